@@ -1,0 +1,28 @@
+//! Sizes that the eBPF object, the loader and the preloadable library rely on.
+
+/// Ranges of one process after overlapping regions were flattened.
+pub const MAX_RANGES: usize = 64;
+
+/// Processes that can keep dense bins at the same time; each owns one slot of the outer bin map.
+pub const MAX_SLOTS: u32 = 1024;
+
+/// Rows of one half of the sparse table, unless the loader resizes it.
+pub const DEFAULT_ROWS: u32 = 65_536;
+
+/// Processes (thread groups) that can be known to the tick at the same time, unless the loader resizes the table.
+pub const DEFAULT_PROCESSES: u32 = 32_768;
+
+/// Bytes of the ring that carries fork, exec and exit events, unless the loader resizes it.
+pub const EVENT_RING_BYTES: u32 = 1 << 20;
+
+/// Bins covered by one element of the dirty map that follows the bins of a process.
+pub const BINS_PER_CHUNK: u32 = 2048;
+
+/// Two 32-bit bins share one 8-byte element: BPF arrays round their elements up to 8 bytes.
+pub const BINS_PER_WORD: u32 = 2;
+
+/// Largest number of bins of one process: 4 Mi, 16 MiB of kernel memory.
+pub const MAX_BINS: u32 = 4 << 20;
+
+/// Longest `comm` of a thread, its NUL included (`TASK_COMM_LEN`).
+pub const COMM_BYTES: usize = 16;

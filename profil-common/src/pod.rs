@@ -1,0 +1,42 @@
+//! Types that the loader copies to and from BPF maps as plain bytes.
+
+use aya::Pod;
+
+use crate::{Counters, Event, Process, RangeTable, RowKey, Settings};
+
+// SAFETY: each type is repr(C), Copy, made of integers only, and has no padding: the test below adds up the sizes
+// of its fields. Any byte pattern is a value of it, and none of its bytes is uninitialised.
+unsafe impl Pod for Counters {}
+// SAFETY: as for Counters.
+unsafe impl Pod for Event {}
+// SAFETY: as for Counters.
+unsafe impl Pod for Process {}
+// SAFETY: as for Counters.
+unsafe impl Pod for RangeTable {}
+// SAFETY: as for Counters.
+unsafe impl Pod for RowKey {}
+// SAFETY: as for Counters.
+unsafe impl Pod for Settings {}
+
+#[cfg(test)]
+mod tests {
+    use core::mem::size_of;
+
+    use super::*;
+    use crate::limits::{COMM_BYTES, MAX_RANGES};
+    use crate::{FILTER_CPUS, Fields, Range, Region};
+
+    #[test]
+    fn shared_types_have_no_padding() {
+        assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 8 + 5 * 8);
+        assert_eq!(size_of::<Event>(), 4 * 8 + 4 * 4 + COMM_BYTES);
+        assert_eq!(size_of::<Process>(), 3 * 8 + 2 * 4);
+        assert_eq!(size_of::<Region>(), 8 + 4 * 4 + 8);
+        assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
+        assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());
+        assert_eq!(size_of::<RowKey>(), 2 * 8 + 2 * 4);
+        assert_eq!(size_of::<Fields>(), 8 * 4);
+        let settings = 3 * 8 + 4 * 4 + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();
+        assert_eq!(size_of::<Settings>(), settings);
+    }
+}

@@ -1,0 +1,2 @@
+//! The `profil` command.
+fn main() {}

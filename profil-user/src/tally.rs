@@ -1,0 +1,57 @@
+//! What became of the ticks of a run, and how many there should have been.
+
+use profil_common::{Counters, Outcome};
+
+/// The account of a run: every tick by outcome, beside the number that an independent clock asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Ticks of the targets.
+    pub ticks: u64,
+    /// Ticks by outcome, indexed by [`Outcome`]; their sum is `ticks`.
+    pub outcomes: [u64; 6],
+    /// CPU time of the targets, seconds, from a clock that does not depend on ticks; `None` where there is no such clock.
+    pub cpu_seconds: Option<f64>,
+    /// Ticks asked for, per second of CPU time.
+    pub hz: f64,
+}
+
+impl Tally {
+    /// A tally of counters.
+    pub fn new(counters: &Counters, hz: f64, cpu_seconds: Option<f64>) -> Tally {
+        Tally { ticks: counters.ticks, outcomes: counters.outcomes, cpu_seconds, hz }
+    }
+
+    /// Ticks with one outcome.
+    pub fn outcome(&self, outcome: Outcome) -> u64 {
+        self.outcomes[outcome as usize]
+    }
+
+    /// Ticks that the CPU time asks for at the rate.
+    pub fn expected(&self) -> Option<u64> {
+        self.cpu_seconds.map(|seconds| (seconds * self.hz).round() as u64)
+    }
+
+    /// Ticks that never reached the program: expected less ticks, and 0 where there were more.
+    pub fn missed(&self) -> Option<u64> {
+        self.expected().map(|expected| expected.saturating_sub(self.ticks))
+    }
+
+    /// Whether more than 2 % of the ticks, and more than chance explains, were missed.
+    pub fn misses_matter(&self) -> bool {
+        match (self.expected(), self.missed()) {
+            // A process that ran for a few ticks only is off by one easily: let small numbers pass.
+            (Some(expected), Some(missed)) => missed > 3 && missed * 50 > expected,
+            _ => false,
+        }
+    }
+
+    /// Ticks per second of CPU time as they came.
+    pub fn real_hz(&self) -> Option<f64> {
+        self.cpu_seconds.filter(|seconds| *seconds > 0.0).map(|seconds| self.ticks as f64 / seconds)
+    }
+
+    /// Whether every tick has exactly one outcome.
+    pub fn adds_up(&self) -> bool {
+        self.outcomes.iter().sum::<u64>() == self.ticks
+    }
+}

@@ -1,0 +1,1 @@
+//! Support for the suite that needs root and a kernel.

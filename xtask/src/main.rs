@@ -1,0 +1,2 @@
+//! Builds, checks and tests profil.
+fn main() {}
