@@ -37,5 +37,5 @@ pub use counters::{Counters, Outcome};
 pub use event::{Event, EventKind};
 pub use process::{Process, process_flags};
 pub use region::{Range, RangeTable, Region};
-pub use row::{RowKey, row_flags};
+pub use row::{RowKey, TickRecord, row_flags};
 pub use settings::{FILTER_CPUS, Fields, Settings, settings_flags};

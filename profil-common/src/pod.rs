@@ -2,7 +2,7 @@
 
 use aya::Pod;
 
-use crate::{Counters, Event, Process, RangeTable, RowKey, Settings};
+use crate::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
 
 // SAFETY: each type is repr(C), Copy, made of integers only, and has no padding: the test below adds up the sizes
 // of its fields. Any byte pattern is a value of it, and none of its bytes is uninitialised.
@@ -17,6 +17,8 @@ unsafe impl Pod for RangeTable {}
 unsafe impl Pod for RowKey {}
 // SAFETY: as for Counters.
 unsafe impl Pod for Settings {}
+// SAFETY: as for Counters.
+unsafe impl Pod for TickRecord {}
 
 #[cfg(test)]
 mod tests {
@@ -35,6 +37,7 @@ mod tests {
         assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
         assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());
         assert_eq!(size_of::<RowKey>(), 2 * 8 + 2 * 4);
+        assert_eq!(size_of::<TickRecord>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<Fields>(), 8 * 4);
         let settings = 3 * 8 + 4 * 4 + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();
         assert_eq!(size_of::<Settings>(), settings);

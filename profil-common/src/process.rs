@@ -21,8 +21,8 @@ pub struct Process {
     /// Identity of the program image: changes at fork and at exec, and is never used again within a session,
     /// so that an old image, a new one and a reused PID never merge.
     pub image: u64,
-    /// CPU time, ns, that has not become a tick yet.
-    pub unticked_ns: u64,
+    /// CPU time that the clock has counted, ns; ticks are due at its multiples of the period.
+    pub clocked_ns: u64,
     /// CPU time of threads that the kernel has freed, ns.
     pub freed_ns: u64,
     /// [`process_flags`].

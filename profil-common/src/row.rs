@@ -19,3 +19,17 @@ pub struct RowKey {
     /// [`row_flags`].
     pub flags: u32,
 }
+
+/// One tick of a recording: what the oracle of the bin formula is run over.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickRecord {
+    /// [`Process::image`](crate::Process::image) at the tick.
+    pub image: u64,
+    /// The pc (AVMA).
+    pub pc: u64,
+    /// Thread in the initial PID namespace.
+    pub tid: u32,
+    /// The [`Outcome`](crate::Outcome) that the tick had.
+    pub outcome: u32,
+}

@@ -1,0 +1,186 @@
+//! Fork, exec, exit and free: the table of known processes is kept right here, in the kernel, because user space
+//! hears of them too late.
+//!
+//! All four are raw tracepoints: a perf-attached tracepoint program would blind the tick while it runs.
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::BPF_ANY;
+use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_probe_read_kernel};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
+use aya_ebpf::macros::raw_tracepoint;
+use aya_ebpf::programs::RawTracePointContext;
+use aya_log_ebpf::debug;
+use profil_common::limits::COMM_BYTES;
+use profil_common::{Event, EventKind, Process, process_flags as pf};
+
+use crate::settings::setting;
+use crate::{atomic, maps, tick};
+
+/// `SUID_DUMP_USER`: the two lowest bits of `mm_struct.flags` of a process that its user may trace.
+const DUMPABLE_BY_USER: u64 = 1;
+
+/// A new process or thread: the child of a known process that is followed is known before it first runs.
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+pub fn fork(ctx: RawTracePointContext) -> u32 {
+    let child = ctx.arg::<u64>(1);
+    let parent_tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let Some(tgid) = read::<u32>(child, setting!(fields.task_tgid)) else {
+        return 0;
+    };
+    if tgid == parent_tgid {
+        return 0;
+    }
+    let parent = maps::PROCESSES.get_ptr(parent_tgid);
+    // SAFETY: the lookup returned a live value, and each field is read as one aligned word.
+    let parent = parent.map(|parent| unsafe { *parent });
+    match parent {
+        Some(parent) if parent.flags & pf::FOLLOW != 0 => {
+            let flags = parent.flags & (pf::SELECTED | pf::FOLLOW | pf::CPU_CLOCK);
+            let process = Process { image: new_image(cpu()), flags, ..Process::default() };
+            let comm = read::<[u8; COMM_BYTES]>(child, setting!(fields.task_comm)).unwrap_or_default();
+            if maps::PROCESSES.insert(tgid, process, BPF_ANY.into()).is_err() {
+                debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
+                return 0;
+            }
+            announce(EventKind::Fork, tgid, &process, parent.image, 0, comm);
+            debug!(&ctx, "process {} is a child of {}", tgid, parent_tgid);
+        }
+        // The PID is used again by a process that nobody asked for: forget the one that had it.
+        _ => {
+            if maps::PROCESSES.get_ptr(tgid).is_some() {
+                let _gone = maps::PROCESSES.remove(tgid);
+            }
+        }
+    }
+    0
+}
+
+/// A known process runs another program: its image changes and its bins are off.
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn exec(ctx: RawTracePointContext) -> u32 {
+    let tgid = ctx.tgid();
+    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+        return 0;
+    };
+    let image = new_image(cpu());
+    // SAFETY: the lookup returned a live value; only this thread changes the image of its process, since exec has
+    // ended all others, and each field is one aligned word.
+    let (old_image, flags) = unsafe {
+        let old_image = core::ptr::read_volatile(&raw const (*process).image);
+        let mut flags = core::ptr::read_volatile(&raw const (*process).flags) & !pf::DENSE;
+        if !is_dumpable() {
+            // The kernel has just removed the inherited thread clock: the new program is another user's, or unreadable.
+            flags |= pf::CPU_CLOCK;
+        }
+        core::ptr::write_volatile(&raw mut (*process).flags, flags);
+        core::ptr::write_volatile(&raw mut (*process).image, image);
+        (old_image, flags)
+    };
+    let process = Process { image, flags, ..Process::default() };
+    announce(EventKind::Exec, tgid, &process, old_image, 0, bpf_get_current_comm().unwrap_or_default());
+    debug!(&ctx, "process {} runs another program", tgid);
+    0
+}
+
+/// The last thread of a known process begins to exit. It still uses CPU time, so the entry stays until [`free`].
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub fn exit(ctx: RawTracePointContext) -> u32 {
+    let tgid = ctx.tgid();
+    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+        return 0;
+    };
+    // SAFETY: a helper without arguments.
+    let task = unsafe { bpf_get_current_task() };
+    let live = read::<u64>(task, setting!(fields.task_signal))
+        .and_then(|signal| read::<u32>(signal, setting!(fields.signal_live)));
+    if live != Some(0) {
+        return 0;
+    }
+    // SAFETY: the lookup returned a live value; the last thread is the only one left to change it.
+    let process = unsafe {
+        let flags = core::ptr::read_volatile(&raw const (*process).flags) | pf::EXITED;
+        core::ptr::write_volatile(&raw mut (*process).flags, flags);
+        *process
+    };
+    announce(EventKind::Exit, tgid, &process, 0, 0, bpf_get_current_comm().unwrap_or_default());
+    debug!(&ctx, "process {} exits", tgid);
+    0
+}
+
+/// The kernel frees a thread: its CPU time is final. With the thread that the process is named by, the entry goes.
+#[raw_tracepoint(tracepoint = "sched_process_free")]
+pub fn free(ctx: RawTracePointContext) -> u32 {
+    let task = ctx.arg::<u64>(0);
+    let (Some(tid), Some(tgid)) =
+        (read::<u32>(task, setting!(fields.task_pid)), read::<u32>(task, setting!(fields.task_tgid)))
+    else {
+        return 0;
+    };
+    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+        return 0;
+    };
+    let runtime_ns = read::<u64>(task, setting!(fields.task_runtime)).unwrap_or(0);
+    // SAFETY: the lookup returned a live value; the field is 8-byte aligned and added to atomically, since threads
+    // of one process are freed on several CPUs. The copy is one of aligned words.
+    let process = unsafe {
+        atomic::add_u64(&raw mut (*process).freed_ns, runtime_ns);
+        *process
+    };
+    // A PID that is used again has a new entry, which has not exited: leave it alone.
+    if tid == tgid && process.flags & pf::EXITED != 0 {
+        let comm = read::<[u8; COMM_BYTES]>(task, setting!(fields.task_comm)).unwrap_or_default();
+        announce(EventKind::Free, tgid, &process, 0, process.freed_ns, comm);
+        let _gone = maps::PROCESSES.remove(tgid);
+    }
+    0
+}
+
+/// A number for an image that no other image of the session has: the time of its birth, and the CPU to tell apart
+/// those of one nanosecond.
+#[inline(always)]
+pub fn new_image(cpu: u32) -> u64 {
+    (tick::now_ns() << 10) | (cpu as u64 & 1023)
+}
+
+/// Puts an event into the ring. A full ring loses it; the loader finds out from rows whose image it does not know.
+#[inline(always)]
+pub fn announce(kind: EventKind, tgid: u32, process: &Process, other_image: u64, cpu_ns: u64, comm: [u8; COMM_BYTES]) {
+    let event = Event {
+        time_ns: tick::now_ns(),
+        image: process.image,
+        other_image,
+        cpu_ns,
+        kind: kind as u32,
+        tgid,
+        flags: process.flags,
+        reserved: 0,
+        comm,
+    };
+    let _full = maps::EVENTS.output(event, 0);
+}
+
+/// Whether the current process may be traced by its user; true when that cannot be read.
+#[inline(always)]
+fn is_dumpable() -> bool {
+    // SAFETY: a helper without arguments.
+    let task = unsafe { bpf_get_current_task() };
+    let flags = read::<u64>(task, setting!(fields.task_mm)).and_then(|mm| read::<u64>(mm, setting!(fields.mm_flags)));
+    flags.is_none_or(|flags| flags & 3 == DUMPABLE_BY_USER)
+}
+
+/// Reads a field of a kernel structure; `None` when the address is bad.
+#[inline(always)]
+fn read<T: Copy>(structure: u64, offset: u32) -> Option<T> {
+    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    let address = structure.wrapping_add(offset as u64) as *const core::ffi::c_void;
+    // SAFETY: the buffer has the size of T; the helper checks the source itself and fills all of the buffer.
+    let failed = unsafe { bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address) };
+    // SAFETY: the helper has filled the buffer, and T is made of integers only.
+    (failed == 0).then(|| unsafe { value.assume_init() })
+}
+
+#[inline(always)]
+fn cpu() -> u32 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_get_smp_processor_id() }
+}

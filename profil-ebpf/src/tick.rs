@@ -1,0 +1,327 @@
+//! One tick: whose, at which pc, and into which counter.
+
+use aya_ebpf::bindings::{BPF_NOEXIST, bpf_perf_event_data, pt_regs};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_ancestor_cgroup_id, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_get_stack,
+    bpf_task_pt_regs,
+};
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_uid_gid, bpf_ktime_get_ns};
+use aya_ebpf::macros::perf_event;
+use aya_ebpf::programs::PerfEventContext;
+use profil_common::limits::{BINS_PER_CHUNK, BINS_PER_WORD};
+use profil_common::{Counters, EventKind, Outcome, Process, RowKey, TickRecord, process_flags, row_flags};
+use profil_common::{FILTER_CPUS, settings_flags as sf};
+
+use crate::clock::Clock;
+use crate::settings::{has, setting};
+use crate::{arch, atomic, hooks, maps};
+
+/// What an insertion returns when the key is there already.
+const EEXIST: i32 = -17;
+
+/// Runs at each expiry of a CPU's clock.
+#[perf_event]
+pub fn tick_cpu(ctx: PerfEventContext) -> u32 {
+    tick(&ctx, Clock::Cpu);
+    0
+}
+
+/// Runs at each expiry of a thread's clock.
+#[perf_event]
+pub fn tick_thread(ctx: PerfEventContext) -> u32 {
+    tick(&ctx, Clock::Thread);
+    0
+}
+
+#[inline(always)]
+fn tick(ctx: &PerfEventContext, clock: Clock) {
+    // SAFETY: a helper without arguments.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    let Some(counters) = maps::COUNTERS.get_ptr_mut(cpu) else {
+        return;
+    };
+    // SAFETY: the element is this CPU's own, the kernel does not run a second program on it while this one runs
+    // (bpf_prog_active), and the loader only reads. The same holds for every write to `counters` below.
+    unsafe { (*counters).fired += 1 };
+
+    let id = bpf_get_current_pid_tgid();
+    let (tgid, tid) = ((id >> 32) as u32, id as u32);
+    let Some(process) = wanted(clock, cpu, tgid, tid) else {
+        // SAFETY: see above.
+        unsafe { (*counters).elsewhere += 1 };
+        return;
+    };
+    if !is_due(process) {
+        // SAFETY: see above.
+        unsafe { (*counters).between += 1 };
+        return;
+    }
+    // SAFETY: see above.
+    unsafe { (*counters).ticks += 1 };
+    let outcome = count(ctx, counters, process, tid);
+    // The index is written out so that it is a constant in each arm: the verifier sees no variable offset.
+    // SAFETY: see above.
+    unsafe {
+        match outcome {
+            Outcome::Binned => (*counters).outcomes[Outcome::Binned as usize] += 1,
+            Outcome::Stray => (*counters).outcomes[Outcome::Stray as usize] += 1,
+            Outcome::Outside => (*counters).outcomes[Outcome::Outside as usize] += 1,
+            Outcome::NoUserPc => (*counters).outcomes[Outcome::NoUserPc as usize] += 1,
+            Outcome::KernelExcluded => (*counters).outcomes[Outcome::KernelExcluded as usize] += 1,
+            Outcome::Dropped => (*counters).outcomes[Outcome::Dropped as usize] += 1,
+        }
+    }
+}
+
+/// The process to count for, if this thread of it was asked for.
+#[inline(always)]
+fn wanted(clock: Clock, cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
+    // The idle task has no process.
+    if tid == 0 {
+        return None;
+    }
+    if has(sf::FILTER_CPU) {
+        // SAFETY: the index is below the length of the array in frozen data.
+        let word = unsafe {
+            core::ptr::read_volatile(
+                (&raw const (*crate::settings::get()).cpus)
+                    .cast::<u64>()
+                    .add((cpu as usize / 64) & (FILTER_CPUS / 64 - 1)),
+            )
+        };
+        if cpu as usize >= FILTER_CPUS || word & (1 << (cpu & 63)) == 0 {
+            return None;
+        }
+    }
+    let process = match maps::PROCESSES.get_ptr_mut(tgid) {
+        Some(process) => process,
+        None if has(sf::ALL_PROCESSES) => {
+            if !passes_filters(tid) {
+                return None;
+            }
+            make_known(tgid, cpu)?
+        }
+        None => return None,
+    };
+    // SAFETY: the lookup returned a live value; hooks write the flags as one aligned word.
+    let flags = unsafe { core::ptr::read_volatile(&raw const (*process).flags) };
+    let own_clock = if flags & process_flags::CPU_CLOCK != 0 { Clock::Cpu } else { Clock::Thread };
+    let selected = flags & process_flags::SELECTED != 0 && own_clock == clock && passes_filters(tid);
+    selected.then_some(process)
+}
+
+/// Whether the current thread passes the filters of this load.
+#[inline(always)]
+fn passes_filters(tid: u32) -> bool {
+    if has(sf::FILTER_TID) && maps::THREADS.get_ptr(tid).is_none() {
+        return false;
+    }
+    if has(sf::FILTER_UID) && bpf_get_current_uid_gid() as u32 != setting!(uid) {
+        return false;
+    }
+    if has(sf::FILTER_CGROUP) {
+        let level = setting!(cgroup_level) as i32;
+        // SAFETY: a helper without pointers.
+        let ancestor = unsafe { bpf_get_current_ancestor_cgroup_id(level) };
+        if ancestor != setting!(cgroup) {
+            return false;
+        }
+    }
+    if has(sf::FILTER_COMM) {
+        let Ok(comm) = bpf_get_current_comm() else {
+            return false;
+        };
+        let wanted = setting!(comm);
+        // Bytes behind the NUL are not defined: compare up to it.
+        for index in 0..comm.len() {
+            if comm[index] != wanted[index] {
+                return false;
+            }
+            if wanted[index] == 0 {
+                break;
+            }
+        }
+    }
+    true
+}
+
+/// Enters a process at its first tick, in a session that takes all processes.
+#[inline(always)]
+fn make_known(tgid: u32, cpu: u32) -> Option<*mut Process> {
+    let process = Process { image: hooks::new_image(cpu), flags: setting!(all_flags), ..Process::default() };
+    match maps::PROCESSES.insert(tgid, process, BPF_NOEXIST.into()) {
+        Ok(()) => hooks::announce(EventKind::Seen, tgid, &process, 0, 0, bpf_get_current_comm().unwrap_or_default()),
+        // Another CPU entered it first.
+        Err(EEXIST) => {}
+        Err(_) => return None,
+    }
+    maps::PROCESSES.get_ptr_mut(tgid)
+}
+
+/// Adds one clock period to the CPU time of the process; whether a tick is due then.
+///
+/// The period is counted per process, not per thread: a hundred threads that run for half a period each make fifty
+/// ticks, as profil(2)'s process clock would. Two CPUs that add within the same few nanoseconds both see the sum
+/// of both: they may then make one tick too many or too few between them, equally often.
+#[inline(always)]
+fn is_due(process: *mut Process) -> bool {
+    let (clock_ns, period_ns) = (setting!(clock_ns), setting!(period_ns));
+    if clock_ns >= period_ns {
+        return true;
+    }
+    // SAFETY: the pointer comes from the lookup of this run and the field is 8-byte aligned.
+    let after = unsafe {
+        atomic::add_u64(&raw mut (*process).clocked_ns, clock_ns);
+        core::ptr::read_volatile(&raw const (*process).clocked_ns)
+    };
+    after / period_ns != (after - clock_ns) / period_ns
+}
+
+/// Counts a tick of a wanted thread.
+#[inline(always)]
+fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process, tid: u32) -> Outcome {
+    // SAFETY: ctx.ctx is the context that the kernel passed.
+    let in_user = unsafe { arch::is_user(ctx.ctx) };
+    let mut mode = 0;
+    let pc = if in_user {
+        if has(sf::KERNEL_ONLY) {
+            return Outcome::Outside;
+        }
+        // LLVM would merge this load with the one of the return pc below, and the verifier refuses loads from
+        // "modified ctx ptr"; black_box keeps them apart.
+        // SAFETY: as above.
+        core::hint::black_box(unsafe { arch::pc(ctx.ctx) })
+    } else {
+        if has(sf::USER_ONLY) {
+            return Outcome::KernelExcluded;
+        }
+        mode = row_flags::KERNEL_MODE;
+        if has(sf::KERNEL_ONLY) {
+            mode |= row_flags::KERNEL_PC;
+            // SAFETY: as above.
+            core::hint::black_box(unsafe { arch::pc(ctx.ctx) })
+        } else {
+            user_pc_behind_kernel(ctx.ctx)
+        }
+    };
+    // A kernel thread has no frame to return to: its pc reads as 0 or as an address of the kernel.
+    if mode & row_flags::KERNEL_PC == 0 && (pc == 0 || pc as i64 <= 0) {
+        return Outcome::NoUserPc;
+    }
+    // SAFETY: the pointer comes from the lookup of this run; each field is one aligned word.
+    let (image, flags, slot) = unsafe {
+        (
+            core::ptr::read_volatile(&raw const (*process).image),
+            core::ptr::read_volatile(&raw const (*process).flags),
+            core::ptr::read_volatile(&raw const (*process).slot),
+        )
+    };
+    let outcome = if flags & process_flags::DENSE != 0 && add_to_bin(slot, pc) {
+        Outcome::Binned
+    } else if has(sf::STRAYS) {
+        let tid = if has(sf::PER_THREAD) { tid } else { 0 };
+        add_to_row(counters, &RowKey { image, pc, tid, flags: mode })
+    } else {
+        Outcome::Outside
+    };
+    if has(sf::RECORDING) {
+        let record = TickRecord { image, pc, tid, outcome: outcome as u32 };
+        // A full ring shows as a recording with fewer ticks than the counters.
+        let _full = maps::RECORDING.output(record, 0);
+    }
+    outcome
+}
+
+/// The pc that the current thread will return to from the kernel; 0 when there is none.
+#[inline(always)]
+fn user_pc_behind_kernel(ctx: *mut bpf_perf_event_data) -> u64 {
+    if has(sf::HAS_TASK_PT_REGS) {
+        // SAFETY: both helpers take and return the current task, which outlives the program.
+        unsafe {
+            let regs = bpf_task_pt_regs(bpf_get_current_task_btf()) as *const pt_regs;
+            return core::hint::black_box(arch::return_pc(regs));
+        }
+    }
+    // Before 5.15: the first entry of the user stack is the return pc.
+    let mut pc = 0u64;
+    // BPF_F_USER_STACK.
+    const USER_STACK: u64 = 1 << 8;
+    // SAFETY: the buffer is the 8 bytes of pc.
+    let bytes = unsafe { bpf_get_stack(ctx.cast(), (&raw mut pc).cast(), 8, USER_STACK) };
+    if bytes == 8 { pc } else { 0 }
+}
+
+/// Adds one to the bin of a pc; false when the pc is in no region of the slot.
+#[inline(always)]
+fn add_to_bin(slot: u32, pc: u64) -> bool {
+    let Some(table) = maps::RANGES.get_ptr(slot) else {
+        return false;
+    };
+    // SAFETY: the loader writes a table before it sets DENSE, and not again before it has cleared DENSE and waited
+    // for a grace period.
+    let table = unsafe { &*table };
+    let Some(bin) = table.bin_of(pc) else {
+        return false;
+    };
+    let Some(word) = maps::BINS.get_value_ptr_mut(slot, &(bin / BINS_PER_WORD)) else {
+        return false;
+    };
+    // SAFETY: an element is 8 bytes, two bins of 4.
+    unsafe { atomic::add_u32(word.cast::<u32>().add((bin % BINS_PER_WORD) as usize), 1) };
+    let chunks = table.nbins.div_ceil(BINS_PER_CHUNK);
+    let dirty = chunks * (BINS_PER_CHUNK / BINS_PER_WORD) + bin / BINS_PER_CHUNK;
+    if let Some(dirty) = maps::BINS.get_value_ptr_mut(slot, &dirty) {
+        // Set after the count: a drain that clears it first can then read too early, but never too late.
+        // SAFETY: an aligned word of the same array; only 1 is ever stored here.
+        unsafe { core::ptr::write_volatile(dirty, 1) };
+    }
+    true
+}
+
+/// Adds one to a row of the half of the sparse table that is being filled.
+#[inline(always)]
+fn add_to_row(counters: *mut Counters, key: &RowKey) -> Outcome {
+    let epoch = match maps::EPOCH.get_ptr(0) {
+        // SAFETY: an aligned word that the loader writes.
+        Some(epoch) => unsafe { core::ptr::read_volatile(epoch) },
+        None => 0,
+    };
+    if epoch & 1 == 0 { add_to_half(&maps::ROWS_0, counters, key) } else { add_to_half(&maps::ROWS_1, counters, key) }
+}
+
+#[inline(always)]
+fn add_to_half<const ENTRIES: usize>(
+    rows: &aya_ebpf::btf_maps::HashMap<RowKey, u64, ENTRIES>,
+    counters: *mut Counters,
+    key: &RowKey,
+) -> Outcome {
+    if let Some(count) = rows.get_ptr_mut(key) {
+        // SAFETY: rows are deleted only from the half that is not being filled, a grace period after the flip.
+        unsafe { atomic::add_u64(count, 1) };
+        return Outcome::Stray;
+    }
+    match rows.insert(key, 1, BPF_NOEXIST.into()) {
+        Ok(()) => {
+            // SAFETY: see `tick`.
+            unsafe { (*counters).rows += 1 };
+            Outcome::Stray
+        }
+        // Another CPU inserted the same row in between.
+        Err(EEXIST) => match rows.get_ptr_mut(key) {
+            Some(count) => {
+                // SAFETY: as above.
+                unsafe { atomic::add_u64(count, 1) };
+                Outcome::Stray
+            }
+            None => Outcome::Dropped,
+        },
+        Err(_) => Outcome::Dropped,
+    }
+}
+
+/// Time for events, on the clock that the perf rings use as well.
+#[inline(always)]
+pub fn now_ns() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_ktime_get_ns() }
+}
