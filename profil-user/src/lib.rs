@@ -2,9 +2,15 @@
 //!
 //! Data flows one way: tick (in the kernel) → bin or row → drain → window → sink. Read ARCHITECTURE.md for the map.
 
+pub mod bins;
 pub mod build_id;
+pub mod clock;
+pub mod map_memory;
 pub mod probe;
 pub mod profile;
+pub mod rate;
+mod rows;
+pub mod session;
 pub mod sink;
 pub mod symbols;
 pub mod tally;

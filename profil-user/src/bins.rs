@@ -1,0 +1,119 @@
+//! Dense bins: a per-process BPF array, read through a memory map and never reset.
+//!
+//! The kernel only ever adds. A drain compares with what the last one saw, so nothing is lost between read and
+//! reset, and nothing needs to be stopped. Bins are 32 bits and may wrap between drains' comparisons; the totals are
+//! 64 bits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+
+use aya::maps::{MapData, MapError};
+use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY;
+use profil_common::limits::{BINS_PER_CHUNK, BINS_PER_WORD};
+
+use crate::map_memory::MapMemory;
+
+/// `BPF_F_INNER_MAP | BPF_F_MMAPABLE`: the flags of the template in the eBPF object, which must be equal.
+const FLAGS: u32 = 1 << 12 | 1 << 10;
+
+const WORDS_PER_CHUNK: usize = (BINS_PER_CHUNK / BINS_PER_WORD) as usize;
+
+/// Bins that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BinsError {
+    /// The kernel refused the array.
+    #[error("cannot make an array of {nbins} bins in the kernel")]
+    Create {
+        /// Bins asked for.
+        nbins: u32,
+        /// What the kernel said.
+        #[source]
+        source: MapError,
+    },
+    /// The array cannot be mapped.
+    #[error("cannot map an array of {nbins} bins")]
+    Map {
+        /// Bins asked for.
+        nbins: u32,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A run of neighbouring bins that were counted into, and by how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First bin of the run.
+    pub first: u32,
+    /// Ticks added to each bin since the last drain; none is 0.
+    pub added: Vec<u32>,
+}
+
+/// The bins of one process: `nbins` counters in ascending address order of its regions.
+pub struct Bins {
+    map: MapData,
+    memory: MapMemory,
+    nbins: u32,
+    /// Counters of each chunk that was ever dirty, as the last drain saw them.
+    seen: BTreeMap<usize, Box<[u32]>>,
+}
+
+impl Bins {
+    /// Makes `nbins` bins, all 0.
+    ///
+    /// # Errors
+    /// [`BinsError`]; `ENOMEM` when the kernel has not the memory, 4 bytes a bin.
+    ///
+    /// # Minimum kernel
+    /// 5.10 (inner arrays of differing sizes).
+    pub fn new(nbins: u32) -> Result<Bins, BinsError> {
+        let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1) as usize;
+        let words = chunks * WORDS_PER_CHUNK + chunks;
+        let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, 8, words as u32, FLAGS);
+        let map =
+            MapData::create(definition, "profil_bins", None).map_err(|source| BinsError::Create { nbins, source })?;
+        let memory = MapMemory::new(map.fd().as_fd(), words).map_err(|source| BinsError::Map { nbins, source })?;
+        Ok(Bins { map, memory, nbins, seen: BTreeMap::new() })
+    }
+
+    pub(crate) fn map(&self) -> &MapData {
+        &self.map
+    }
+
+    /// Ticks counted since the last drain, as runs in ascending order. The counters in the kernel are left alone.
+    pub fn drain(&mut self) -> Vec<Run> {
+        let chunks = self.memory.words().len() / (WORDS_PER_CHUNK + 1);
+        let mut runs = Vec::new();
+        for chunk in 0..chunks {
+            let dirty = chunks * WORDS_PER_CHUNK + chunk;
+            // Cleared before the bins are read: a tick that comes in between sets it again.
+            if self.memory.load(dirty) != 0 {
+                self.memory.store(dirty, 0);
+                self.drain_chunk(chunk, &mut runs);
+            }
+        }
+        runs
+    }
+
+    fn drain_chunk(&mut self, chunk: usize, runs: &mut Vec<Run>) {
+        let first_bin = chunk * BINS_PER_CHUNK as usize;
+        let bins = (BINS_PER_CHUNK as usize).min(self.nbins as usize - first_bin);
+        let seen = self.seen.entry(chunk).or_insert_with(|| vec![0; BINS_PER_CHUNK as usize].into());
+        for (index, seen) in seen.iter_mut().enumerate().take(bins) {
+            let bin = (first_bin + index) as u32;
+            let word = self.memory.load(bin as usize / BINS_PER_WORD as usize);
+            let count = (word >> (32 * (bin % BINS_PER_WORD))) as u32;
+            let added = count.wrapping_sub(*seen);
+            if added == 0 {
+                continue;
+            }
+            *seen = count;
+            match runs.last_mut() {
+                Some(run) if run.first + run.added.len() as u32 == bin => run.added.push(added),
+                _ => runs.push(Run { first: bin, added: vec![added] }),
+            }
+        }
+    }
+}

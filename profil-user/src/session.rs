@@ -1,0 +1,386 @@
+//! One load of the eBPF object: its programs, its hooks and its maps.
+//!
+//! aya is named here, in [`bins`](crate::bins) and in [`rows`](crate::rows), and nowhere else. Everything goes with
+//! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
+use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
+use aya::{Ebpf, EbpfError, EbpfLoader, Pod};
+use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
+use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
+
+use crate::bins::Bins;
+use crate::clock::ClockKind;
+use crate::map_memory::MapMemory;
+use crate::rows::Half;
+
+/// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
+
+/// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
+const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
+
+/// How a session is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionConfig {
+    /// Constants of the programs.
+    pub settings: Settings,
+    /// Rows of each half of the sparse table.
+    pub rows: u32,
+    /// Processes that can be known at the same time.
+    pub processes: u32,
+}
+
+impl SessionConfig {
+    /// Default sizes.
+    pub fn new(settings: Settings) -> SessionConfig {
+        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES }
+    }
+}
+
+/// A session that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The kernel refused the object or a map of it.
+    #[error("cannot load the eBPF object")]
+    Load {
+        /// What aya said.
+        #[source]
+        source: EbpfError,
+    },
+    /// The verifier or the kernel refused a program.
+    #[error("cannot load the eBPF program `{program}`{}", verdict(verifier_log))]
+    Program {
+        /// Name of the program.
+        program: &'static str,
+        /// What the kernel's verifier said; empty when it said nothing.
+        verifier_log: String,
+        /// What the system call said.
+        #[source]
+        source: io::Error,
+    },
+    /// A hook cannot be attached.
+    #[error("cannot attach the eBPF program `{program}`")]
+    Attach {
+        /// Name of the program.
+        program: &'static str,
+        /// What aya said.
+        #[source]
+        source: ProgramError,
+    },
+    /// The object lacks a map or program: it was built from other sources.
+    #[error("the eBPF object has no `{name}`: it does not belong to this version of profil")]
+    Missing {
+        /// What it lacks.
+        name: &'static str,
+    },
+    /// A map cannot be used.
+    #[error("cannot use the map `{name}`")]
+    Map {
+        /// Name of the map.
+        name: &'static str,
+        /// What aya said.
+        #[source]
+        source: MapError,
+    },
+    /// A map cannot be read.
+    #[error("cannot read the map `{name}`")]
+    Read {
+        /// Name of the map.
+        name: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The verifier's last meaningful line, and how many come before it.
+fn verdict(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let meaningful = lines.iter().rposition(|line| {
+        !line.starts_with("processed ") && !line.starts_with("verification time") && !line.starts_with("stack depth")
+    });
+    match meaningful {
+        Some(index) => format!(": {} ({} lines of the verifier's log omitted; -v shows them)", lines[index], index),
+        None => String::new(),
+    }
+}
+
+/// A loaded object with its hooks attached. Dropping it detaches all.
+pub struct Session {
+    ebpf: Ebpf,
+    counters: MapMemory,
+    cpus: usize,
+    epoch: MapMemory,
+    processes: HashMap<MapData, u32, Process>,
+    threads: HashMap<MapData, u32, u32>,
+    ranges: Array<MapData, RangeTable>,
+    bins: ArrayOfMaps<MapData>,
+    halves: [Half; 2],
+    events: RingBuf<MapData>,
+    recording: RingBuf<MapData>,
+    next_image: u64,
+}
+
+impl Session {
+    /// Loads the object and attaches its hooks. No tick comes before a [`Clock`](crate::clock::Clock) is opened on
+    /// [`Session::program`].
+    ///
+    /// # Errors
+    /// [`SessionError`]; the source is `EPERM` when the caller lacks `CAP_BPF` or `CAP_PERFMON`.
+    ///
+    /// # Minimum kernel
+    /// 5.10
+    pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
+        let SessionConfig { settings, rows, processes } = config;
+        let cpus = aya::util::nr_cpus().map_err(|(_, source)| SessionError::Read { name: "possible CPUs", source })?;
+        let mut ebpf = EbpfLoader::new()
+            .override_global("SETTINGS", settings, true)
+            .map_max_entries("COUNTERS", cpus as u32)
+            .map_max_entries("ROWS_0", *rows)
+            .map_max_entries("ROWS_1", *rows)
+            .map_max_entries("PROCESSES", *processes)
+            .load(OBJECT)
+            .map_err(|source| SessionError::Load { source })?;
+        for kind in [ClockKind::Cpu, ClockKind::Thread] {
+            let name = program_name(kind);
+            let program: &mut PerfEvent = program(&mut ebpf, name)?;
+            program.load().map_err(|source| refused(name, source))?;
+        }
+        for name in HOOKS {
+            let program: &mut RawTracePoint = program(&mut ebpf, name)?;
+            program.load().map_err(|source| refused(name, source))?;
+            program
+                .attach(&format!("sched_process_{name}"))
+                .map_err(|source| SessionError::Attach { program: name, source })?;
+        }
+        let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
+        let epoch = take_memory(&mut ebpf, "EPOCH", 1)?;
+        Ok(Session {
+            counters,
+            cpus,
+            epoch,
+            processes: take_typed(&mut ebpf, "PROCESSES")?,
+            threads: take_typed(&mut ebpf, "THREADS")?,
+            ranges: take_typed(&mut ebpf, "RANGES")?,
+            bins: take_typed(&mut ebpf, "BINS")?,
+            halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
+            events: take_typed(&mut ebpf, "EVENTS")?,
+            recording: take_typed(&mut ebpf, "RECORDING")?,
+            next_image: 1,
+            ebpf,
+        })
+    }
+
+    /// Descriptor of the program that a clock of this kind runs.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`] when the object has no such program.
+    pub fn program(&self, kind: ClockKind) -> Result<BorrowedFd<'_>, SessionError> {
+        let name = program_name(kind);
+        let fd = self.ebpf.program(name).and_then(|program| match program {
+            aya::programs::Program::PerfEvent(program) => program.fd().ok(),
+            _ => None,
+        });
+        fd.map(AsFd::as_fd).ok_or(SessionError::Missing { name })
+    }
+
+    /// Sum of all CPUs' counters.
+    ///
+    /// Exact while no tick is under way; otherwise each counter is right, but some may be a tick ahead of others.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for cpu in 0..self.cpus {
+            sum.add(&self.counters_of(cpu));
+        }
+        sum
+    }
+
+    fn counters_of(&self, cpu: usize) -> Counters {
+        let words = size_of::<Counters>() / size_of::<u64>();
+        let at = |index| self.counters.load(cpu * words + index);
+        Counters {
+            fired: at(0),
+            elsewhere: at(1),
+            between: at(2),
+            ticks: at(3),
+            outcomes: std::array::from_fn(|outcome| at(4 + outcome)),
+            rows: at(10),
+            reserved: [0; 5],
+        }
+    }
+
+    /// Makes a process known to the ticks, and returns the identity of its image.
+    ///
+    /// `flags` are [`profil_common::process_flags`]; `slot` is that of its bins, if they say `DENSE`.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`]; `E2BIG` when the table is full.
+    pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
+        let image = self.next_image;
+        self.next_image += 1;
+        let process = Process { image, clocked_ns: 0, freed_ns: 0, flags, slot };
+        self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
+        Ok(image)
+    }
+
+    /// What the ticks know of a process now; `None` when they do not know it.
+    pub fn process(&self, tgid: u32) -> Option<Process> {
+        self.processes.get(&tgid, 0).ok()
+    }
+
+    /// Makes the ticks forget a process. A tick under way may still count; see [`Session::wait_for_ticks`].
+    pub fn forget(&mut self, tgid: u32) {
+        // ENOENT is as good as done.
+        let _gone = self.processes.remove(&tgid);
+    }
+
+    /// Adds a thread to those that `FILTER_TID` lets pass.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn want_thread(&mut self, tid: u32) -> Result<(), SessionError> {
+        self.threads.insert(tid, 1, 0).map_err(|source| SessionError::Map { name: "THREADS", source })
+    }
+
+    /// Puts bins and their ranges into a slot, for a process that is made known with it afterwards.
+    ///
+    /// Takes a grace period, 8 to 16 ms.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn set_bins(&mut self, slot: u32, ranges: &RangeTable, bins: &Bins) -> Result<(), SessionError> {
+        self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })?;
+        self.bins.set(slot, bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+    }
+
+    /// Drains the sparse table: each row that was counted into since the last drain, with its count.
+    ///
+    /// Ticks go on meanwhile, into the other half.
+    ///
+    /// # Errors
+    /// [`SessionError::Read`]; rows handed out before the failure are gone from the table.
+    pub fn drain_rows(&mut self, row: impl FnMut(RowKey, u64)) -> Result<(), SessionError> {
+        let epoch = self.epoch.load(0);
+        self.epoch.store(0, epoch + 1);
+        self.wait_for_ticks()?;
+        self.halves[(epoch & 1) as usize].take(row).map_err(|source| SessionError::Read { name: "ROWS", source })
+    }
+
+    /// Returns when every tick that was under way at the call has ended: an RCU grace period.
+    ///
+    /// # Errors
+    /// [`SessionError`], where the kernel offers no way to wait.
+    pub fn wait_for_ticks(&mut self) -> Result<(), SessionError> {
+        // SAFETY: membarrier takes plain numbers and touches no memory of ours.
+        let done = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        if done == 0 {
+            return Ok(());
+        }
+        // The kernel refuses membarrier with nohz_full CPUs; replacing an inner map waits for programs as well.
+        let spare =
+            Bins::new(1).map_err(|error| SessionError::Read { name: "BINS", source: io::Error::other(error) })?;
+        self.bins.set(MAX_SLOTS - 1, spare.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+    }
+
+    /// Hands out the events that came since the last call, oldest first.
+    pub fn drain_events(&mut self, mut event: impl FnMut(&Event)) {
+        while let Some(item) = self.events.next() {
+            event(&from_ring::<Event>(&item));
+        }
+    }
+
+    /// Hands out the recorded ticks that came since the last call; none without `RECORDING`.
+    pub fn drain_recording(&mut self, mut tick: impl FnMut(&TickRecord)) {
+        while let Some(item) = self.recording.next() {
+            tick(&from_ring::<TickRecord>(&item));
+        }
+    }
+
+    /// Descriptor that becomes readable when there are events.
+    pub fn events_fd(&self) -> RawFd {
+        self.events.as_raw_fd()
+    }
+
+    /// The programs' log, for `-vv`.
+    pub fn ebpf_mut(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+}
+
+fn program_name(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Cpu => "tick_cpu",
+        ClockKind::Thread => "tick_thread",
+    }
+}
+
+fn program<'e, P>(ebpf: &'e mut Ebpf, name: &'static str) -> Result<&'e mut P, SessionError>
+where
+    &'e mut P: TryFrom<&'e mut aya::programs::Program>,
+{
+    ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or(SessionError::Missing { name })
+}
+
+/// The error of a program that the kernel does not take, with the verifier's words.
+fn refused(program: &'static str, error: ProgramError) -> SessionError {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            SessionError::Program { program, verifier_log: verifier_log.to_string(), source: io_error }
+        }
+        source => SessionError::Attach { program, source },
+    }
+}
+
+fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, SessionError> {
+    ebpf.take_map(name).ok_or(SessionError::Missing { name })
+}
+
+fn take_typed<M: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &'static str) -> Result<M, SessionError> {
+    M::try_from(take(ebpf, name)?).map_err(|source| SessionError::Map { name, source })
+}
+
+fn take_memory(ebpf: &mut Ebpf, name: &'static str, words: usize) -> Result<MapMemory, SessionError> {
+    match take(ebpf, name)? {
+        // The mapping keeps the array alive without its descriptor.
+        Map::Array(map) => {
+            MapMemory::new(map.fd().as_fd(), words).map_err(|source| SessionError::Read { name, source })
+        }
+        _ => Err(SessionError::Missing { name }),
+    }
+}
+
+fn take_rows(ebpf: &mut Ebpf, name: &'static str) -> Result<MapData, SessionError> {
+    match take(ebpf, name)? {
+        Map::HashMap(map) => Ok(map),
+        _ => Err(SessionError::Missing { name }),
+    }
+}
+
+/// Copies a record out of a ring. A record that is too short, which the kernel never writes, reads as zeros.
+fn from_ring<T: Pod>(bytes: &[u8]) -> T {
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    let length = bytes.len().min(size_of::<T>());
+    // SAFETY: both sides hold at least `length` bytes and do not overlap; T is Pod, so any bytes make a value.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), length);
+        value.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_the_last_line_that_says_something() {
+        let log = "0: (bf) r6 = r1\n1: (61) r1 = *(u32 *)(r6 +0)\nR6 invalid mem access 'scalar'\n\
+                   verification time 12 usec\nprocessed 2 insns (limit 1000000)\n";
+        let verdict = verdict(log);
+        assert!(verdict.starts_with(": R6 invalid mem access 'scalar' (2 lines"), "{verdict}");
+        assert_eq!(super::verdict(""), "");
+    }
+}
