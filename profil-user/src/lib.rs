@@ -7,6 +7,7 @@ pub mod build_id;
 pub mod clock;
 pub mod map_memory;
 pub mod probe;
+pub mod maps;
 pub mod profile;
 pub mod rate;
 mod rows;

@@ -1,0 +1,84 @@
+//! An ELF file that a target ran, and what its headers say.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use super::elf_headers::{ElfError, ElfHeaders, Segment};
+use super::symbol_table::{Symbol, SymbolTable};
+use super::target_files;
+use crate::build_id::BuildId;
+
+/// An ELF file, open, with its headers read.
+#[derive(Debug)]
+pub struct ObjectFile {
+    /// Path as the target sees it; bytes that are not UTF-8 are replaced.
+    pub display_path: String,
+    /// Build ID, where the file has one.
+    pub build_id: Option<BuildId>,
+    /// Its headers.
+    pub headers: ElfHeaders,
+    file: File,
+}
+
+impl ObjectFile {
+    /// Reads the headers of an open file.
+    ///
+    /// # Errors
+    /// [`ElfError`] when it is not ELF.
+    pub fn new(file: File, path: &Path) -> Result<ObjectFile, ElfError> {
+        let headers = ElfHeaders::read(&file)?;
+        let build_id = headers.build_id(&file);
+        Ok(ObjectFile { display_path: target_files::display(path.as_os_str()), build_id, headers, file })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The segment that holds a byte of the file: one with code before others.
+    ///
+    /// Linkers that save space (GNU ld without `-z separate-code`, lld) let segments share a page of the file, never a
+    /// byte.
+    pub fn segment_of(&self, file_offset: u64) -> Option<&Segment> {
+        let loads = || self.headers.segments.iter().filter(|segment| segment.kind == object::elf::PT_LOAD);
+        let holds = |segment: &&Segment| segment.svma_of(file_offset).is_some();
+        loads().filter(|segment| segment.is_code()).find(holds).or_else(|| loads().find(holds))
+    }
+
+    /// The segments with code, in file order.
+    pub fn code_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.headers.segments.iter().filter(|segment| segment.is_code())
+    }
+
+    /// The SVMA of a byte of the file; `None` for bytes that no segment loads.
+    pub fn svma_of(&self, file_offset: u64) -> Option<u64> {
+        self.segment_of(file_offset)?.svma_of(file_offset)
+    }
+
+    /// The byte of the file that an SVMA stands for; `None` for addresses that the file does not fill.
+    pub fn file_offset_of(&self, svma: u64) -> Option<u64> {
+        self.headers.segments.iter().filter(|segment| segment.kind == object::elf::PT_LOAD).find_map(|segment| {
+            let distance = svma.checked_sub(segment.svma).filter(|distance| *distance < segment.file_size)?;
+            segment.file_offset.checked_add(distance)
+        })
+    }
+
+    /// The addresses (SVMA) of the program's text: its `.text`, or its first code segment when sections were stripped.
+    pub fn text_span(&self) -> Option<Range<u64>> {
+        let span = |start: u64, size: u64| start..start.saturating_add(size);
+        match self.headers.section(".text") {
+            Some(text) if text.size > 0 => Some(span(text.svma, text.size)),
+            _ => self.code_segments().next().map(|segment| span(segment.svma, segment.size)),
+        }
+    }
+
+    /// Finds a function or data object by name in the file's own tables.
+    ///
+    /// # Errors
+    /// [`ElfError`] when a table cannot be read.
+    pub fn symbol(&self, name: &str) -> Result<Option<Symbol>, ElfError> {
+        Ok(SymbolTable::read(&self.headers, &self.file)?.find(name))
+    }
+}

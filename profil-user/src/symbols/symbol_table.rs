@@ -1,0 +1,199 @@
+//! The symbol tables of an ELF file: from an address to a name, and from a name to an address.
+
+use std::ops::Range;
+
+use object::elf;
+use object::read::elf::{FileHeader, Sym};
+use object::{Endianness, pod};
+
+use super::elf_headers::{ElfError, ElfHeaders, Image, Section, read_bytes, string_at};
+
+/// Most bytes of one symbol table and of one table of names; the largest browsers have some 200 MB of names.
+const TABLE_LIMIT: u64 = 512 << 20;
+/// Most bytes of a name.
+const NAME_LIMIT: usize = 64 * 1024;
+
+/// A symbol found by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// First address (SVMA).
+    pub svma: u64,
+    /// Bytes; 0 when the table does not say.
+    pub size: u64,
+}
+
+/// The functions and data objects that the symbol tables of a file name.
+#[derive(Debug, Default)]
+pub struct SymbolTable {
+    /// The bytes of `.strtab`, then those of `.dynstr`.
+    names: Vec<u8>,
+    /// Sorted by address.
+    entries: Vec<Entry>,
+    /// Addresses of sections with code, sorted: a symbol without a size ends with its section.
+    code: Vec<Range<u64>>,
+    /// Whether there was a full table (`.symtab`), not just the names that the dynamic linker needs.
+    pub is_full: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    svma: u64,
+    size: u64,
+    /// Offset in `names`.
+    name: u32,
+    kind: Kind,
+    rank: Rank,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Data,
+    /// Without type, as labels in assembly are.
+    Label,
+    Function,
+}
+
+/// Which of several symbols of a kind at one address gives the name: the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Local,
+    Weak,
+    Global,
+}
+
+impl SymbolTable {
+    /// Reads `.symtab` and `.dynsym` of an image.
+    ///
+    /// A file without either gives an empty table.
+    ///
+    /// # Errors
+    /// [`ElfError`] when a table cannot be read or is larger than 512 MiB.
+    pub fn read(headers: &ElfHeaders, image: &(impl Image + ?Sized)) -> Result<SymbolTable, ElfError> {
+        let mut table = SymbolTable::default();
+        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            // In a debug file .dynsym is there by header only, as SHT_NOBITS.
+            if let Some(section) = headers.section_of_kind(kind) {
+                table.read_section(headers, image, section)?;
+                table.is_full |= kind == elf::SHT_SYMTAB;
+            }
+        }
+        table.entries.sort_by_key(|entry| entry.svma);
+        table.code = headers
+            .sections
+            .iter()
+            .filter(|section| section.flags & u64::from(elf::SHF_EXECINSTR) != 0)
+            .map(|section| section.svma..section.svma.saturating_add(section.size))
+            .collect();
+        table.code.sort_by_key(|range| range.start);
+        Ok(table)
+    }
+
+    fn read_section(
+        &mut self,
+        headers: &ElfHeaders,
+        image: &(impl Image + ?Sized),
+        section: &Section,
+    ) -> Result<(), ElfError> {
+        let Some(strings) = headers.sections.get(section.link as usize).filter(|strings| strings.has_bytes()) else {
+            return Ok(());
+        };
+        let symbols = read_bytes(image, section.file_offset, section.size, TABLE_LIMIT)?;
+        let base = self.names.len();
+        self.names.extend(read_bytes(image, strings.file_offset, strings.size, TABLE_LIMIT)?);
+        self.names.push(0);
+        if headers.is_64 {
+            self.add::<elf::FileHeader64<Endianness>>(headers.endian, &symbols, base);
+        } else {
+            self.add::<elf::FileHeader32<Endianness>>(headers.endian, &symbols, base);
+        }
+        Ok(())
+    }
+
+    fn add<Elf: FileHeader<Endian = Endianness>>(&mut self, endian: Endianness, symbols: &[u8], base: usize) {
+        let count = symbols.len() / size_of::<Elf::Sym>();
+        let Ok((symbols, _)) = pod::slice_from_bytes::<Elf::Sym>(symbols, count) else { return };
+        for symbol in symbols {
+            let kind = match symbol.st_type() {
+                elf::STT_FUNC | elf::STT_GNU_IFUNC => Kind::Function,
+                elf::STT_NOTYPE => Kind::Label,
+                elf::STT_OBJECT => Kind::Data,
+                _ => continue,
+            };
+            if symbol.st_shndx(endian) == elf::SHN_UNDEF {
+                continue;
+            }
+            let Ok(name) = u32::try_from(base + symbol.st_name(endian) as usize) else { continue };
+            let text = string_at(&self.names, name as usize, NAME_LIMIT);
+            // `$x`, `$d.1` and the like mark code and data for disassemblers on Arm and RISC-V; `.L` labels are the
+            // compiler's own.
+            if text.is_empty() || text.starts_with(b"$") || text.starts_with(b".L") {
+                continue;
+            }
+            let rank = match symbol.st_bind() {
+                elf::STB_LOCAL => Rank::Local,
+                elf::STB_WEAK => Rank::Weak,
+                _ => Rank::Global,
+            };
+            self.entries.push(Entry {
+                svma: symbol.st_value(endian).into(),
+                size: symbol.st_size(endian).into(),
+                name,
+                kind,
+                rank,
+            });
+        }
+    }
+
+    /// Whether no symbol at all is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The name of the code at an address (SVMA).
+    ///
+    /// The innermost symbol whose size covers the address gives it, so past the end of a symbol its name is not used.
+    /// Where there is none, a symbol without a size, as in assembly, covers what follows it up to the next symbol,
+    /// within its section.
+    pub fn name_of(&self, svma: u64) -> Option<&[u8]> {
+        // Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound
+        // keeps a hostile table from making each lookup a walk through all of it.
+        const STEPS: usize = 256;
+        let end = self.entries.partition_point(|entry| entry.svma <= svma);
+        let last_start = self.entries[..end].last()?.svma;
+        let code = || self.entries[..end].iter().rev().take(STEPS).filter(|entry| entry.kind != Kind::Data);
+        let sized = code().find(|entry| svma - entry.svma < entry.size).map(|entry| entry.svma);
+        let start = match sized {
+            Some(start) => start,
+            None if self.in_same_section(last_start, svma) => last_start,
+            None => return None,
+        };
+        code()
+            .filter(|entry| entry.svma == start)
+            .filter(|entry| if sized.is_some() { svma - start < entry.size } else { entry.size == 0 })
+            .max_by_key(|entry| (entry.kind, entry.rank))
+            .map(|entry| self.text(entry))
+    }
+
+    /// Finds a function or data object by name; a global one before a local one.
+    ///
+    /// Symbol versions (`name@@VERSION`) are not part of the name.
+    pub fn find(&self, name: &str) -> Option<Symbol> {
+        self.entries
+            .iter()
+            .filter(|entry| {
+                let text = self.text(entry);
+                text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"@"))
+            })
+            .max_by_key(|entry| (entry.rank, entry.size > 0))
+            .map(|entry| Symbol { svma: entry.svma, size: entry.size })
+    }
+
+    fn in_same_section(&self, symbol: u64, svma: u64) -> bool {
+        let index = self.code.partition_point(|range| range.start <= symbol);
+        index.checked_sub(1).is_some_and(|index| self.code[index].contains(&symbol) && self.code[index].contains(&svma))
+    }
+
+    fn text(&self, entry: &Entry) -> &[u8] {
+        string_at(&self.names, entry.name as usize, NAME_LIMIT)
+    }
+}
