@@ -2,12 +2,14 @@
 //!
 //! Data flows one way: tick (in the kernel) → bin or row → drain → window → sink. Read ARCHITECTURE.md for the map.
 
+pub mod address_space;
 pub mod bins;
 pub mod build_id;
 pub mod clock;
+pub mod histogram;
 pub mod map_memory;
-pub mod probe;
 pub mod maps;
+pub mod probe;
 pub mod profile;
 pub mod rate;
 mod rows;
@@ -15,3 +17,4 @@ pub mod session;
 pub mod sink;
 pub mod symbols;
 pub mod tally;
+pub mod window;

@@ -1,0 +1,308 @@
+//! Another process's address space, pinned at the moment of the request.
+//!
+//! `/proc/PID/mem` and `/proc/PID/maps`, once open, belong to the address space and not to the PID: after an exec
+//! or when the PID is used again they reach nothing at all. `process_vm_writev` by PID reached the new image before
+//! the exec hook fired in 299 of 301 execs (measured), so it is never used.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::{fs, ops};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::maps::{self, MapEntry, MapsError};
+
+/// An address space that cannot be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressSpaceError {
+    /// A file of /proc cannot be opened.
+    #[error("cannot open {path}")]
+    Open {
+        /// The file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The maps cannot be read.
+    #[error("cannot read the maps of process {tgid}")]
+    Maps {
+        /// The process.
+        tgid: u32,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The maps are not in the kernel's form.
+    #[error("cannot understand the maps of process {tgid}")]
+    Malformed {
+        /// The process.
+        tgid: u32,
+        /// Where.
+        #[source]
+        source: MapsError,
+    },
+}
+
+/// What a range of an address space is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Mapped private and writable from end to end.
+    Writable,
+    /// Something is mapped everywhere, but not all of it may be written.
+    ReadOnly,
+    /// Something in it is shared with other processes, or with a file.
+    Shared,
+    /// Something in it is not mapped.
+    Unmapped,
+    /// The address space is gone: the process has exited, or runs another program.
+    Gone,
+}
+
+/// An address space, whatever becomes of its process.
+#[derive(Debug)]
+pub struct AddressSpace {
+    tgid: u32,
+    mem: File,
+    maps: File,
+}
+
+impl AddressSpace {
+    /// Pins the address space that a process has now.
+    ///
+    /// # Errors
+    /// [`AddressSpaceError::Open`]: `ENOENT` for no such process, `EACCES` without `CAP_SYS_PTRACE`.
+    pub fn open(tgid: u32) -> Result<AddressSpace, AddressSpaceError> {
+        let open = |name: &str, flags| {
+            let path = format!("/proc/{tgid}/{name}");
+            rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty())
+                .map(File::from)
+                .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
+        };
+        Ok(AddressSpace { tgid, mem: open("mem", OFlags::RDWR)?, maps: open("maps", OFlags::RDONLY)? })
+    }
+
+    /// All mappings; empty when the address space is gone.
+    ///
+    /// # Errors
+    /// [`AddressSpaceError`].
+    pub fn mappings(&self) -> Result<Vec<MapEntry>, AddressSpaceError> {
+        let tgid = self.tgid;
+        let text = read_from_start(&self.maps).map_err(|source| AddressSpaceError::Maps { tgid, source })?;
+        maps::parse(&text).map_err(|source| AddressSpaceError::Malformed { tgid, source })
+    }
+
+    /// Whether the address space is gone.
+    pub fn is_gone(&self) -> bool {
+        // A live address space has mappings, and its maps are never empty.
+        let mut byte = [0];
+        matches!(self.maps.read_at(&mut byte, 0), Ok(0) | Err(_))
+    }
+
+    /// What a range is good for now.
+    ///
+    /// Asks the kernel for the mapping at an address (Linux 6.11) and reads all maps where that is not offered.
+    ///
+    /// # Errors
+    /// [`AddressSpaceError`].
+    pub fn access(&self, range: ops::Range<u64>) -> Result<Access, AddressSpaceError> {
+        let mut address = range.start;
+        let mut access = Access::Writable;
+        while address < range.end {
+            match self.query(address) {
+                Ok(Query::Mapped { end, writable, shared }) => {
+                    if shared {
+                        return Ok(Access::Shared);
+                    }
+                    if !writable {
+                        access = Access::ReadOnly;
+                    }
+                    address = end;
+                }
+                Ok(Query::Unmapped) => return Ok(Access::Unmapped),
+                Ok(Query::Gone) => return Ok(Access::Gone),
+                Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
+                    return self.mappings().map(|mappings| access_by_maps(&mappings, &range));
+                }
+                Err(source) => return Err(AddressSpaceError::Maps { tgid: self.tgid, source }),
+            }
+        }
+        Ok(access)
+    }
+
+    /// The mapping that covers an address, by the `PROCMAP_QUERY` ioctl.
+    fn query(&self, address: u64) -> io::Result<Query> {
+        let mut query =
+            ProcmapQuery { size: size_of::<ProcmapQuery>() as u64, query_addr: address, ..ProcmapQuery::default() };
+        // SAFETY: the structure is the kernel's, says its own size, and asks for no name or build ID, so that the
+        // kernel writes to nothing but it.
+        let done = unsafe { libc::ioctl(self.maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
+        if done == 0 {
+            let writable = query.vma_flags & PROCMAP_QUERY_VMA_WRITABLE != 0;
+            let shared = query.vma_flags & PROCMAP_QUERY_VMA_SHARED != 0;
+            return Ok(Query::Mapped { end: query.vma_end, writable, shared });
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOENT) => Ok(Query::Unmapped),
+            Some(libc::ESRCH) => Ok(Query::Gone),
+            _ => Err(error),
+        }
+    }
+
+    /// Reads memory; the number of bytes is short where the mapping ends, and 0 where nothing is mapped.
+    ///
+    /// # Errors
+    /// `EIO` when the first byte is not mapped.
+    pub fn read_at(&self, buffer: &mut [u8], address: u64) -> io::Result<usize> {
+        self.mem.read_at(buffer, address)
+    }
+
+    /// Writes memory, read-only pages included: ask [`AddressSpace::access`] first.
+    ///
+    /// Returns 0 when the address space is gone.
+    ///
+    /// # Errors
+    /// `EIO` when the first byte is not mapped.
+    pub fn write_at(&self, bytes: &[u8], address: u64) -> io::Result<usize> {
+        self.mem.write_at(bytes, address)
+    }
+}
+
+enum Query {
+    Mapped { end: u64, writable: bool, shared: bool },
+    Unmapped,
+    Gone,
+}
+
+/// `_IOWR('f', 17, struct procmap_query)`.
+const PROCMAP_QUERY: libc::c_ulong = 3 << 30 | (size_of::<ProcmapQuery>() as libc::c_ulong) << 16 | 0x66 << 8 | 17;
+const PROCMAP_QUERY_VMA_WRITABLE: u64 = 0x02;
+const PROCMAP_QUERY_VMA_SHARED: u64 = 0x08;
+
+/// `struct procmap_query` of include/uapi/linux/fs.h (Linux 6.11).
+#[repr(C)]
+#[derive(Default)]
+struct ProcmapQuery {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+fn access_by_maps(mappings: &[MapEntry], range: &ops::Range<u64>) -> Access {
+    if mappings.is_empty() {
+        return Access::Gone;
+    }
+    let mut address = range.start;
+    let mut access = Access::Writable;
+    for entry in mappings.iter().skip_while(|entry| entry.end <= range.start) {
+        if address >= range.end {
+            break;
+        }
+        if entry.start > address {
+            return Access::Unmapped;
+        }
+        if entry.shared {
+            return Access::Shared;
+        }
+        if !entry.writable {
+            access = Access::ReadOnly;
+        }
+        address = entry.end;
+    }
+    if address < range.end { Access::Unmapped } else { access }
+}
+
+/// Reads a file of /proc from its first byte; the kernel makes its text anew at offset 0.
+fn read_from_start(file: &File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut block = vec![0; 64 * 1024];
+    loop {
+        match file.read_at(&mut block, text.len() as u64) {
+            Ok(0) => return Ok(text),
+            Ok(length) => text.extend_from_slice(&block[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The process has exited.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(text),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether a range has pages whose faults user space serves (userfaultfd): a write to one can block for ever.
+///
+/// # Errors
+/// What reading `/proc/PID/smaps` says.
+pub fn has_userfaultfd(tgid: u32, range: &ops::Range<u64>) -> io::Result<bool> {
+    let smaps = fs::read(format!("/proc/{tgid}/smaps"))?;
+    let mut inside = false;
+    for line in smaps.split(|byte| *byte == b'\n') {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            let mut flags = flags.split(|byte| *byte == b' ');
+            // um, uw, ui: missing, write-protect and minor faults, as fs/proc/task_mmu.c names them.
+            if inside && flags.any(|flag| matches!(flag, b"um" | b"uw" | b"ui")) {
+                return Ok(true);
+            }
+        } else if let Ok([entry]) = maps::parse(line).as_deref() {
+            inside = entry.start < range.end && entry.end > range.start;
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> AddressSpace {
+        AddressSpace::open(std::process::id()).expect("a process may open its own memory")
+    }
+
+    #[test]
+    fn a_heap_buffer_is_writable_and_text_is_not() {
+        let buffer = vec![0u8; 1 << 20];
+        let start = buffer.as_ptr() as u64;
+        let space = own();
+        assert_eq!(space.access(start..start + (1 << 20)).expect("own maps"), Access::Writable);
+        let text = own as *const () as u64;
+        assert_eq!(space.access(text..text + 2).expect("own maps"), Access::ReadOnly);
+        assert_eq!(space.access(16..18).expect("own maps"), Access::Unmapped);
+    }
+
+    #[test]
+    fn both_ways_to_ask_agree() {
+        let space = own();
+        let mappings = space.mappings().expect("own maps");
+        for entry in mappings.iter().filter(|entry| entry.path.as_encoded_bytes() != b"[vsyscall]") {
+            let range = entry.start..entry.end;
+            assert_eq!(space.access(range.clone()).expect("own maps"), access_by_maps(&mappings, &range), "{entry:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_runs_over_the_end_of_a_mapping_is_unmapped() {
+        let entry = |start, end| {
+            let line = format!("{start:x}-{end:x} rw-p 00000000 00:00 0\n");
+            maps::parse(line.as_bytes()).expect("a line of maps").remove(0)
+        };
+        let mappings = [entry(0x1000, 0x2000), entry(0x2000, 0x3000), entry(0x5000, 0x6000)];
+        assert_eq!(access_by_maps(&mappings, &(0x1800..0x2800)), Access::Writable);
+        assert_eq!(access_by_maps(&mappings, &(0x2800..0x3001)), Access::Unmapped);
+        assert_eq!(access_by_maps(&mappings, &(0x800..0x1001)), Access::Unmapped);
+        assert_eq!(access_by_maps(&[], &(0x800..0x1001)), Access::Gone);
+    }
+}

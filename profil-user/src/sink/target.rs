@@ -1,0 +1,201 @@
+//! The target's own buffer: bins are added to the counters that are there, as profil(2) does.
+
+use std::io;
+
+use crate::address_space::{self, Access, AddressSpace, AddressSpaceError};
+use crate::bins::Run;
+
+/// Bytes of one counter in the target's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// 16 bits, as profil(2) has them.
+    Two,
+    /// 32 bits, as sprofil(3) has them with `PROF_UINT`.
+    Four,
+}
+
+impl Width {
+    /// Bytes.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Width::Two => 2,
+            Width::Four => 4,
+        }
+    }
+}
+
+/// A buffer that cannot take bins: the caller's `EFAULT`.
+#[derive(Debug, thiserror::Error)]
+pub enum BadBuffer {
+    /// Part of the range is not mapped.
+    #[error("the buffer {start:#x}..{end:#x} is not all mapped")]
+    Unmapped {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// Part of the range is read-only.
+    #[error("the buffer {start:#x}..{end:#x} is not all writable")]
+    ReadOnly {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// Part of the range is shared with other processes or a file.
+    #[error("the buffer {start:#x}..{end:#x} lies in shared memory; only private memory of the target is written")]
+    Shared {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// User space serves page faults in the range.
+    #[error("the buffer {start:#x}..{end:#x} is served by userfaultfd; a write to it could block for ever")]
+    Userfaultfd {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// The process is gone.
+    #[error("the process has exited or runs another program")]
+    Gone,
+    /// The range runs over the end of the address space.
+    #[error("the buffer at {start:#x} of {bytes} bytes runs over the end of the address space")]
+    Wraps {
+        /// First byte.
+        start: u64,
+        /// Size.
+        bytes: u64,
+    },
+    /// The maps cannot be read.
+    #[error(transparent)]
+    Maps(#[from] AddressSpaceError),
+    /// The counters cannot be checked for userfaultfd.
+    #[error("cannot read the memory flags of process {tgid}")]
+    Flags {
+        /// The process.
+        tgid: u32,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why a buffer took no more bins. Profiling into it is off from then on; the target is told nothing, as the manual
+/// pages have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Part of the buffer is not mapped any more.
+    Unmapped,
+    /// Part of the buffer is not writable any more, or has become shared.
+    ReadOnly,
+    /// The process has exited or runs another program.
+    Gone,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Loss::Unmapped => "the buffer was unmapped",
+            Loss::ReadOnly => "the buffer was made read-only",
+            Loss::Gone => "the process has exited or runs another program",
+        })
+    }
+}
+
+/// A target's buffer, open for adding.
+#[derive(Debug)]
+pub struct TargetBuffer {
+    space: AddressSpace,
+    start: u64,
+    end: u64,
+    width: Width,
+}
+
+impl TargetBuffer {
+    /// Takes a buffer of `nbins` counters at `start`, after checking that all of it is private writable memory.
+    ///
+    /// # Errors
+    /// [`BadBuffer`].
+    pub fn new(
+        space: AddressSpace,
+        tgid: u32,
+        start: u64,
+        nbins: u32,
+        width: Width,
+    ) -> Result<TargetBuffer, BadBuffer> {
+        let bytes = u64::from(nbins) * u64::from(width.bytes());
+        let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
+        match space.access(start..end)? {
+            Access::Writable => {}
+            Access::ReadOnly => return Err(BadBuffer::ReadOnly { start, end }),
+            Access::Shared => return Err(BadBuffer::Shared { start, end }),
+            Access::Unmapped => return Err(BadBuffer::Unmapped { start, end }),
+            Access::Gone => return Err(BadBuffer::Gone),
+        }
+        let served = address_space::has_userfaultfd(tgid, &(start..end));
+        if served.map_err(|source| BadBuffer::Flags { tgid, source })? {
+            return Err(BadBuffer::Userfaultfd { start, end });
+        }
+        Ok(TargetBuffer { space, start, end, width })
+    }
+
+    /// Adds runs of bins to the counters, which wrap at their width. Returns the ticks written, and why not all were.
+    ///
+    /// Only the counters of the runs are touched. A counter that the target changes between our read and our write,
+    /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before.
+    pub fn add(&self, runs: &[Run]) -> (u64, Option<Loss>) {
+        if runs.is_empty() {
+            return (0, None);
+        }
+        // The memory file writes through read-only pages, so ask each time; the maps are of the same address space.
+        match self.space.access(self.start..self.end) {
+            Ok(Access::Writable) => {}
+            Ok(Access::ReadOnly | Access::Shared) => return (0, Some(Loss::ReadOnly)),
+            Ok(Access::Unmapped) => return (0, Some(Loss::Unmapped)),
+            Ok(Access::Gone) | Err(_) => return (0, Some(Loss::Gone)),
+        }
+        let mut written = 0;
+        for run in runs {
+            match self.add_run(run) {
+                Ok(()) => written += run.added.iter().map(|added| u64::from(*added)).sum::<u64>(),
+                Err(loss) => return (written, Some(loss)),
+            }
+        }
+        (written, None)
+    }
+
+    fn add_run(&self, run: &Run) -> Result<(), Loss> {
+        let width = self.width.bytes() as usize;
+        let address = self.start + u64::from(run.first) * width as u64;
+        let mut counters = vec![0; run.added.len() * width];
+        whole(counters.len(), self.space.read_at(&mut counters, address))?;
+        for (counter, added) in counters.chunks_exact_mut(width).zip(&run.added) {
+            match counter {
+                [a, b] => {
+                    let sum = u16::from_ne_bytes([*a, *b]).wrapping_add(*added as u16);
+                    counter.copy_from_slice(&sum.to_ne_bytes());
+                }
+                [a, b, c, d] => {
+                    let sum = u32::from_ne_bytes([*a, *b, *c, *d]).wrapping_add(*added);
+                    counter.copy_from_slice(&sum.to_ne_bytes());
+                }
+                _ => {}
+            }
+        }
+        whole(counters.len(), self.space.write_at(&counters, address))
+    }
+}
+
+/// Whether a transfer was whole; a short one met the end of the mapping, one of 0 bytes the end of the address space.
+fn whole(wanted: usize, transferred: io::Result<usize>) -> Result<(), Loss> {
+    match transferred {
+        Ok(0) => Err(Loss::Gone),
+        Ok(length) if length < wanted => Err(Loss::Unmapped),
+        Ok(_) => Ok(()),
+        Err(_) => Err(Loss::Unmapped),
+    }
+}
