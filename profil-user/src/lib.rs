@@ -14,6 +14,7 @@ pub mod profile;
 pub mod rate;
 mod rows;
 pub mod session;
+pub mod sideband;
 pub mod sink;
 pub mod symbols;
 pub mod tally;
