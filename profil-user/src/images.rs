@@ -1,0 +1,301 @@
+//! Program images and their code: from (image, pc) to a place in an object.
+//!
+//! The ticks name images; the side band names processes. Time joins the two: an image is what a process had in its
+//! address space from the last exec or fork before the image was born.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+
+use profil_common::{Event, EventKind};
+
+use crate::maps;
+use crate::objects::{ObjectId, Objects, Sighting};
+use crate::sideband::{Mapped, Record, RecordKind};
+use crate::symbols::target_files::Inode;
+
+/// Where a pc lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The object.
+    pub object: ObjectId,
+    /// Byte of the object that the pc stands at.
+    pub file_offset: u64,
+}
+
+/// A program image: a process between two execs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The process, in the initial PID namespace.
+    pub tgid: u32,
+    /// When it was born, `CLOCK_MONOTONIC`, ns; 0 for one that was there before the session.
+    pub born_ns: u64,
+    /// Command name.
+    pub comm: String,
+}
+
+/// Whose mappings are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracking {
+    /// Every process's.
+    All,
+    /// Those of processes that were added, and of their descendants.
+    Descendants,
+}
+
+/// Executable mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Code {
+    end: u64,
+    file_offset: u64,
+    object: ObjectId,
+}
+
+/// Code of a process from one exec or fork to the next, by first address.
+#[derive(Clone, Debug, Default)]
+struct Space {
+    born_ns: u64,
+    code: BTreeMap<u64, Code>,
+}
+
+/// All images of a session and the code they had.
+#[derive(Debug)]
+pub struct Images {
+    tracking: Tracking,
+    spaces: HashMap<u32, Vec<Space>>,
+    images: HashMap<u64, Image>,
+    objects: Objects,
+}
+
+impl Images {
+    /// No images yet.
+    pub fn new(tracking: Tracking) -> Images {
+        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects: Objects::default() }
+    }
+
+    /// Adds a running process by its maps in /proc. One that has just exited adds nothing.
+    pub fn add_running(&mut self, tgid: u32) {
+        let Ok(text) = fs::read(format!("/proc/{tgid}/maps")) else {
+            return;
+        };
+        let Ok(entries) = maps::parse(&text) else {
+            return;
+        };
+        let mut space = Space::default();
+        for entry in entries.iter().filter(|entry| entry.executable) {
+            let (major, minor) = entry.device;
+            let sighting = Sighting {
+                tgid,
+                start: entry.start,
+                end: entry.end,
+                path: entry.path.as_encoded_bytes(),
+                build_id: None,
+                inode: (entry.inode != 0).then_some(Inode { major, minor, number: entry.inode }),
+            };
+            let object = self.objects.intern(&sighting);
+            space.code.insert(entry.start, Code { end: entry.end, file_offset: entry.offset, object });
+        }
+        self.spaces.entry(tgid).or_default().push(space);
+    }
+
+    /// Adds an image that was made known by the loader itself.
+    pub fn add_image(&mut self, image: u64, tgid: u32, comm: String) {
+        self.images.insert(image, Image { tgid, born_ns: 0, comm });
+    }
+
+    /// Takes in what the hooks saw.
+    pub fn note(&mut self, event: &Event) {
+        let Some(EventKind::Fork | EventKind::Exec | EventKind::Seen) = event.kind() else {
+            return;
+        };
+        let Event { time_ns, image, tgid, comm, .. } = event;
+        let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
+        let comm = String::from_utf8_lossy(&comm[..length]).into_owned();
+        self.images.insert(*image, Image { tgid: *tgid, born_ns: *time_ns, comm });
+        if event.kind() == Some(EventKind::Seen) && !self.spaces.contains_key(tgid) {
+            self.add_running(*tgid);
+        }
+    }
+
+    /// Whether a change would put other code where ticks may have been counted: drain before it is applied.
+    pub fn replaces_code(&self, record: &Record) -> bool {
+        let RecordKind::Mapped(mapped) = &record.kind else {
+            return false;
+        };
+        let Some(space) = self.spaces.get(&record.tgid).and_then(|spaces| spaces.last()) else {
+            return false;
+        };
+        overlapping(&space.code, mapped.start, mapped.end)
+            .iter()
+            .any(|start| self.objects.get(space.code[start].object).path.as_os_str().as_encoded_bytes() != mapped.path)
+    }
+
+    /// Takes in a change of an address space.
+    pub fn apply(&mut self, record: &Record) {
+        let Record { time_ns, tgid, kind } = record;
+        match kind {
+            RecordKind::Forked { parent } => self.apply_fork(*time_ns, *tgid, *parent),
+            RecordKind::Exec { .. } => {
+                if self.is_tracked(*tgid) {
+                    let space = Space { born_ns: *time_ns, code: BTreeMap::new() };
+                    self.spaces.entry(*tgid).or_default().push(space);
+                }
+            }
+            RecordKind::Mapped(mapped) => self.apply_mapping(*tgid, mapped),
+            RecordKind::Lost { .. } => {}
+        }
+    }
+
+    fn is_tracked(&self, tgid: u32) -> bool {
+        self.tracking == Tracking::All || self.spaces.contains_key(&tgid)
+    }
+
+    fn apply_fork(&mut self, time_ns: u64, tgid: u32, parent: u32) {
+        if !self.is_tracked(parent) {
+            // The PID may have belonged to a tracked process before.
+            self.spaces.remove(&tgid);
+            return;
+        }
+        if !self.spaces.contains_key(&parent) {
+            self.add_running(parent);
+        }
+        let mut space = self.spaces.get(&parent).and_then(|spaces| spaces.last()).cloned().unwrap_or_default();
+        space.born_ns = time_ns;
+        self.spaces.entry(tgid).or_default().push(space);
+    }
+
+    fn apply_mapping(&mut self, tgid: u32, mapped: &Mapped) {
+        if !self.is_tracked(tgid) {
+            return;
+        }
+        if !self.spaces.contains_key(&tgid) {
+            // Its other mappings were there before the session.
+            self.add_running(tgid);
+        }
+        let Mapped { start, end, file_offset, build_id, inode, path } = mapped;
+        let build_id = build_id.as_ref();
+        let sighting = Sighting { tgid, start: *start, end: *end, path, build_id, inode: *inode };
+        let object = self.objects.intern(&sighting);
+        let spaces = self.spaces.entry(tgid).or_default();
+        if spaces.is_empty() {
+            spaces.push(Space::default());
+        }
+        if let Some(space) = spaces.last_mut() {
+            cut(&mut space.code, *start, *end);
+            space.code.insert(*start, Code { end: *end, file_offset: *file_offset, object });
+        }
+    }
+
+    /// The place of a pc of an image; `None` while no mapping covers it or the image is not known.
+    pub fn place(&self, image: u64, pc: u64) -> Option<Place> {
+        let Image { tgid, born_ns, .. } = self.images.get(&image)?;
+        let spaces = self.spaces.get(tgid)?;
+        // An image that was there before the session has the first space, not one that an exec made since.
+        let space = spaces.iter().rev().find(|space| space.born_ns <= *born_ns).or(spaces.first())?;
+        let (start, code) = space.code.range(..=pc).next_back()?;
+        (pc < code.end).then(|| Place { object: code.object, file_offset: pc - start + code.file_offset })
+    }
+
+    /// An image by its identity.
+    pub fn get(&self, image: u64) -> Option<&Image> {
+        self.images.get(&image)
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+}
+
+/// First addresses of the mappings that overlap a range.
+fn overlapping(code: &BTreeMap<u64, Code>, start: u64, end: u64) -> Vec<u64> {
+    let before = code.range(..start).next_back().filter(|(_, code)| code.end > start).map(|(first, _)| *first);
+    before.into_iter().chain(code.range(start..end).map(|(first, _)| *first)).collect()
+}
+
+/// Removes a range from the mappings, and keeps what sticks out of it on either side.
+fn cut(code: &mut BTreeMap<u64, Code>, start: u64, end: u64) {
+    for first in overlapping(code, start, end) {
+        let Some(old) = code.remove(&first) else {
+            continue;
+        };
+        if first < start {
+            code.insert(first, Code { end: start, ..old });
+        }
+        if old.end > end {
+            code.insert(end, Code { file_offset: old.file_offset + (end - first), ..old });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(tgid: u32, time_ns: u64, start: u64, end: u64, path: &str) -> Record {
+        let path = path.as_bytes().to_vec();
+        let mapped = Mapped { start, end, file_offset: 0x100, build_id: None, inode: None, path };
+        Record { time_ns, tgid, kind: RecordKind::Mapped(mapped) }
+    }
+
+    fn event(kind: EventKind, tgid: u32, image: u64, time_ns: u64) -> Event {
+        let comm = *b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        Event { time_ns, image, other_image: 0, cpu_ns: 0, kind: kind as u32, tgid, flags: 0, reserved: 0, comm }
+    }
+
+    fn path_at(images: &Images, image: u64, pc: u64) -> Option<String> {
+        let place = images.place(image, pc)?;
+        Some(images.objects().get(place.object).path.display().to_string())
+    }
+
+    /// A process number that no process has: above the kernel's largest.
+    const NOBODY: u32 = 1 << 30;
+
+    #[test]
+    fn a_later_mapping_replaces_what_it_overlaps() {
+        let mut images = Images::new(Tracking::All);
+        images.note(&event(EventKind::Exec, NOBODY, 7, 10));
+        images.apply(&Record { time_ns: 5, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        images.apply(&mapped(NOBODY, 6, 0x1000, 0x9000, "[a]"));
+        let second = mapped(NOBODY, 7, 0x3000, 0x5000, "[b]");
+        assert!(images.replaces_code(&second));
+        images.apply(&second);
+        assert_eq!(path_at(&images, 7, 0x2fff).as_deref(), Some("[a]"));
+        assert_eq!(path_at(&images, 7, 0x3000).as_deref(), Some("[b]"));
+        assert_eq!(path_at(&images, 7, 0x5000).as_deref(), Some("[a]"));
+        assert_eq!(images.place(7, 0x5001).map(|place| place.file_offset), Some(0x4101));
+        assert_eq!(path_at(&images, 7, 0x9000), None);
+    }
+
+    #[test]
+    fn each_image_has_the_code_of_its_own_time() {
+        let mut images = Images::new(Tracking::All);
+        for (time_ns, image, path) in [(10, 1, "[old]"), (20, 2, "[new]")] {
+            images.apply(&Record { time_ns, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+            images.apply(&mapped(NOBODY, time_ns + 1, 0x1000, 0x2000, path));
+            images.note(&event(EventKind::Exec, NOBODY, image, time_ns + 2));
+        }
+        assert_eq!(path_at(&images, 1, 0x1500).as_deref(), Some("[old]"));
+        assert_eq!(path_at(&images, 2, 0x1500).as_deref(), Some("[new]"));
+        assert_eq!(path_at(&images, 3, 0x1500), None);
+    }
+
+    #[test]
+    fn a_child_starts_with_the_code_of_its_parent() {
+        let mut images = Images::new(Tracking::All);
+        images.apply(&Record { time_ns: 1, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
+        images.apply(&Record { time_ns: 3, tgid: NOBODY + 1, kind: RecordKind::Forked { parent: NOBODY } });
+        images.note(&event(EventKind::Fork, NOBODY + 1, 9, 4));
+        images.apply(&mapped(NOBODY, 5, 0x1000, 0x2000, "[b]"));
+        assert_eq!(path_at(&images, 9, 0x1000).as_deref(), Some("[a]"));
+    }
+
+    #[test]
+    fn strangers_are_not_kept_when_descendants_are_tracked() {
+        let mut images = Images::new(Tracking::Descendants);
+        images.apply(&Record { time_ns: 1, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
+        images.note(&event(EventKind::Seen, NOBODY, 1, 3));
+        assert_eq!(path_at(&images, 1, 0x1000), None);
+    }
+}
