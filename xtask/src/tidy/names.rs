@@ -61,9 +61,9 @@ pub fn words_of_the_style_guide(file: &File) -> Vec<Finding> {
 }
 
 /// The names that a line declares.
-fn declared(line: &str) -> impl Iterator<Item = &str> {
+fn declared(line: &str) -> Vec<&str> {
     let words: Vec<_> = words(line).filter(|word| *word != "mut").collect();
-    (1..words.len()).filter_map(move |at| DECLARE.contains(&words[at - 1]).then(|| words[at]))
+    words.windows(2).filter(|pair| DECLARE.contains(&pair[0])).map(|pair| pair[1]).collect()
 }
 
 /// The words that a name is made of, in lower case: `TickRate`, `tick_rate` and `TICK_RATE` are the same two.
