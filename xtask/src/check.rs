@@ -29,23 +29,28 @@ const UNIT: [&str; 5] = ["--workspace", "--exclude", "profil-ebpf", "--exclude",
 pub fn run(workspace: &Workspace, mode: Mode) -> Result<()> {
     setup::run(workspace, setup::Wanted::default(), setup::Talk::Changes)?;
     step("eBPF object", || ebpf::build(workspace, ebpf::HOST_ARCH).map(drop))?;
+    sources(workspace, mode)?;
+    step("unit and doc tests", || command::run_quietly(unit_tests(workspace).arg("--quiet")))
+}
+
+/// The checks that run no test. They need the eBPF object, which profil-user embeds.
+pub fn sources(workspace: &Workspace, mode: Mode) -> Result<()> {
     step("rustfmt", || command::run_quietly(&mut rustfmt(workspace, mode)))?;
     step("tidy", || tidy::run(workspace))?;
     step("clippy", || command::run_quietly(&mut clippy(workspace, mode)))?;
     step("clippy for eBPF", || command::run_quietly(&mut ebpf_clippy(workspace)?))?;
-    step("unit and doc tests", || command::run_quietly(&mut unit_tests(workspace)))?;
     step("documentation", || command::run_quietly(&mut documentation(workspace)))
 }
 
 /// The command that runs unit, property and doc tests.
 pub fn unit_tests(workspace: &Workspace) -> Command {
     let mut cargo = workspace.cargo("test");
-    cargo.arg("--quiet").args(UNIT);
+    cargo.args(UNIT);
     cargo
 }
 
 /// Runs one check and says how long it took.
-pub fn step(name: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+fn step(name: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
     let start = Instant::now();
     let result = check();
     let verdict = if result.is_ok() { "ok" } else { "FAILED" };

@@ -18,6 +18,7 @@ mod root;
 mod setup;
 mod stamp;
 mod suite;
+mod tally;
 mod tidy;
 mod toolchain;
 mod workspace;
