@@ -1,6 +1,186 @@
 //! From a pc to an object, and from an object's address to a name.
+//!
+//! A target's files are opened while it lives ([`Symbols::open`]): by the end they may be deleted, replaced, or in a
+//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]).
 
+pub mod debug_files;
+pub mod debuginfod;
+pub mod demangle;
 pub mod elf_headers;
+pub mod file_handle;
 pub mod object_file;
+pub mod snapshot;
 pub mod symbol_table;
+pub mod symbolizer;
 pub mod target_files;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use debug_files::{DebugFiles, TargetRoot};
+use file_handle::FileState;
+use object_file::ObjectFile;
+use symbol_table::Symbol;
+use symbolizer::{Names, Unnamed};
+use target_files::{FoundBy, Identity, MappedFile, OpenedFile};
+
+use crate::build_id::BuildId;
+
+/// Most objects whose files are kept open; the others are opened again when they are named.
+///
+/// A quarter of the usual limit of 1,024 descriptors: perf events, maps and sockets need some too.
+const OPEN_LIMIT: usize = 256;
+
+/// Names an object in [`Symbols`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(usize);
+
+/// A file that targets have mapped, usable or not.
+#[derive(Debug)]
+pub struct Object {
+    /// Path as the target sees it; bytes that are not UTF-8 are replaced.
+    pub display_path: String,
+    /// Build ID of what ran: as the kernel gave it, or else as the file has it.
+    pub build_id: Option<BuildId>,
+    /// The file, or why its addresses and names cannot be used.
+    pub file: Result<ObjectFile, Unnamed>,
+    path: PathBuf,
+    /// A debug file found in the target's own root, which may be gone by the end.
+    debug_in_target: Option<ObjectFile>,
+}
+
+impl Object {
+    /// Whether the file that was found is another build than the one that ran.
+    pub fn is_stale(&self) -> bool {
+        matches!(self.file, Err(Unnamed::Stale))
+    }
+
+    /// The SVMA of a byte of the file; `None` when the file cannot be used or no segment loads the byte.
+    pub fn svma_of(&self, file_offset: u64) -> Option<u64> {
+        self.file.as_ref().ok()?.svma_of(file_offset)
+    }
+}
+
+/// The objects of a run, and where their names come from.
+#[derive(Debug)]
+pub struct Symbols {
+    debug_files: DebugFiles,
+    /// Where paths of processes that are gone are looked up.
+    other_root: PathBuf,
+    objects: Vec<Object>,
+    by_file: HashMap<Key, ObjectId>,
+    /// Objects before this one are parked, or cannot be.
+    next_to_park: usize,
+}
+
+/// What makes two mappings mappings of one object.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    path: PathBuf,
+    expected: Option<BuildId>,
+    found: Result<FileState, Unnamed>,
+}
+
+impl Symbols {
+    /// No objects yet; paths of processes that are gone are looked up below `other_root`, usually `/`.
+    pub fn new(debug_files: DebugFiles, other_root: PathBuf) -> Symbols {
+        Symbols { debug_files, other_root, objects: Vec::new(), by_file: HashMap::new(), next_to_park: 0 }
+    }
+
+    /// Opens the file behind a mapping, or finds that it is one of those opened before.
+    ///
+    /// Never fails: an object whose file cannot be used says why when names are asked for. Call it as soon as the
+    /// mapping is known, while the process lives.
+    pub fn open(&mut self, mapped: &MappedFile) -> ObjectId {
+        let file = target_files::open(mapped, &self.other_root)
+            .map_err(|_| Unnamed::FileGone)
+            .and_then(|OpenedFile { file, found_by }| usable(file, found_by, &mapped.identity, &mapped.path));
+        let key = Key {
+            path: mapped.path.clone(),
+            expected: mapped.identity.build_id.clone(),
+            found: file.as_ref().map(|object| object.handle.state()).map_err(|why| *why),
+        };
+        if let Some(id) = self.by_file.get(&key) {
+            return *id;
+        }
+        let debug_in_target = mapped.pid.filter(|pid| !target_files::shares_our_root(*pid)).and_then(|pid| {
+            let root = format!("/proc/{pid}/root");
+            let target = TargetRoot { root: Path::new(&root), path: &mapped.path };
+            self.debug_files.find_in_target(file.as_ref().ok()?, target)
+        });
+        let from_file = || file.as_ref().ok().and_then(|object| object.build_id.clone());
+        let id = ObjectId(self.objects.len());
+        self.objects.push(Object {
+            display_path: target_files::display(mapped.path.as_os_str()),
+            build_id: mapped.identity.build_id.clone().or_else(from_file),
+            file,
+            path: mapped.path.clone(),
+            debug_in_target,
+        });
+        self.by_file.insert(key, id);
+        self.park_oldest();
+        id
+    }
+
+    /// An object.
+    pub fn object(&self, id: ObjectId) -> &Object {
+        &self.objects[id.0]
+    }
+
+    /// Names addresses (SVMA) of an object.
+    ///
+    /// Ask for all addresses of an object at once: its debug information is read for each call anew.
+    pub fn name(&mut self, id: ObjectId, svmas: &[u64]) -> Names {
+        let object = &self.objects[id.0];
+        match &object.file {
+            Ok(_) if svmas.is_empty() => Names::none(0, Unnamed::NoSymbol),
+            Ok(file) => {
+                let found = debug_file(&mut self.debug_files, object, file);
+                symbolizer::name(file, found.as_ref().or(object.debug_in_target.as_ref()), svmas)
+            }
+            Err(why) => Names::none(svmas.len(), *why),
+        }
+    }
+
+    /// Finds a function or data object by name, in the object or its debug file.
+    pub fn symbol(&mut self, id: ObjectId, name: &str) -> Option<Symbol> {
+        let object = &self.objects[id.0];
+        let file = object.file.as_ref().ok()?;
+        if let Ok(Some(symbol)) = file.symbol(name) {
+            return Some(symbol);
+        }
+        let found = debug_file(&mut self.debug_files, object, file);
+        found.as_ref().or(object.debug_in_target.as_ref())?.symbol(name).ok()?
+    }
+
+    fn park_oldest(&mut self) {
+        while self.objects.len() - self.next_to_park > OPEN_LIMIT {
+            let object = &mut self.objects[self.next_to_park];
+            if let Ok(file) = &mut object.file {
+                // What no path leads to stays open: it could not be named otherwise.
+                file.handle.park();
+            }
+            self.next_to_park += 1;
+        }
+    }
+}
+
+/// The debug file of an object on the host, if it needs one and none came with the target.
+fn debug_file(debug_files: &mut DebugFiles, object: &Object, file: &ObjectFile) -> Option<ObjectFile> {
+    if file.has_debug_info() || object.debug_in_target.is_some() {
+        return None;
+    }
+    debug_files.find(file, &object.path)
+}
+
+/// Reads the file, if it is the one that was mapped.
+fn usable(file: std::fs::File, found_by: FoundBy, identity: &Identity, path: &Path) -> Result<ObjectFile, Unnamed> {
+    let same_inode = identity.inode.and_then(|inode| target_files::same_inode(&file, inode));
+    let object = ObjectFile::new(file, path).map_err(|_| Unnamed::NotElf)?;
+    let same = match &identity.build_id {
+        Some(expected) => object.build_id.as_ref() == Some(expected),
+        // What the mapping itself leads to needs no proof.
+        None => found_by == FoundBy::Mapping || same_inode != Some(false),
+    };
+    if same { Ok(object) } else { Err(Unnamed::Stale) }
+}

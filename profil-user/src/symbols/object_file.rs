@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::elf_headers::{ElfError, ElfHeaders, Segment};
+use super::file_handle::FileHandle;
 use super::symbol_table::{Symbol, SymbolTable};
 use super::target_files;
 use crate::build_id::BuildId;
@@ -18,7 +19,8 @@ pub struct ObjectFile {
     pub build_id: Option<BuildId>,
     /// Its headers.
     pub headers: ElfHeaders,
-    file: File,
+    /// The file itself.
+    pub handle: FileHandle,
 }
 
 impl ObjectFile {
@@ -29,12 +31,22 @@ impl ObjectFile {
     pub fn new(file: File, path: &Path) -> Result<ObjectFile, ElfError> {
         let headers = ElfHeaders::read(&file)?;
         let build_id = headers.build_id(&file);
-        Ok(ObjectFile { display_path: target_files::display(path.as_os_str()), build_id, headers, file })
+        let handle = FileHandle::new(file).map_err(|source| ElfError::Read { offset: 0, size: 0, source })?;
+        Ok(ObjectFile { display_path: target_files::display(path.as_os_str()), build_id, headers, handle })
     }
 
-    /// The open file.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Whether the file holds DWARF debug information.
+    pub fn has_debug_info(&self) -> bool {
+        self.headers.section(".debug_info").is_some_and(|section| section.has_bytes() && section.size > 0)
+    }
+
+    /// Reads the file's own symbol tables.
+    ///
+    /// # Errors
+    /// [`ElfError`] when a table cannot be read, or the file is gone.
+    pub fn symbol_table(&self) -> Result<SymbolTable, ElfError> {
+        let file = self.handle.file().map_err(|source| ElfError::Read { offset: 0, size: 0, source })?;
+        SymbolTable::read(&self.headers, &*file)
     }
 
     /// The segment that holds a byte of the file: one with code before others.
@@ -79,6 +91,6 @@ impl ObjectFile {
     /// # Errors
     /// [`ElfError`] when a table cannot be read.
     pub fn symbol(&self, name: &str) -> Result<Option<Symbol>, ElfError> {
-        Ok(SymbolTable::read(&self.headers, &self.file)?.find(name))
+        Ok(self.symbol_table()?.find(name))
     }
 }
