@@ -4,6 +4,7 @@
 
 pub mod build_id;
 pub mod probe;
+pub mod process;
 pub mod profile;
 pub mod sink;
 pub mod symbols;
