@@ -5,6 +5,7 @@ pub mod btf;
 pub mod features;
 pub mod perf;
 pub mod support;
+pub mod sysctl;
 
 pub use features::Features;
 pub use support::Support;
