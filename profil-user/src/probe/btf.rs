@@ -214,6 +214,15 @@ impl Btf {
         Ok(Structure { btf: self, name, candidates })
     }
 
+    /// The id of the function with a name, by which programs attach to it.
+    pub fn function_id(&self, name: &str) -> Option<u32> {
+        let index = self.types.iter().position(|offset| {
+            let [name_at, info, _] = self.words(*offset as usize);
+            kind_of(info) == kind::FUNC && self.is_named(name_at, name)
+        })?;
+        u32::try_from(index + 1).ok()
+    }
+
     /// Finds a member by name in the struct or union at `offset`, also in its anonymous members: its place in bits, its
     /// width in bits when it is a bit field, and the id of its type.
     fn member(&self, offset: u32, name: &str, depth: u32) -> Option<Member> {
