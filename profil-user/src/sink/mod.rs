@@ -1,1 +1,3 @@
 //! Where windows and profiles go.
+pub mod gmon;
+pub mod pprof;
