@@ -1,5 +1,5 @@
 //! Where windows and profiles go.
 
-pub mod target;
 pub mod gmon;
 pub mod pprof;
+pub mod target;
