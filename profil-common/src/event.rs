@@ -34,8 +34,8 @@ pub struct Event {
     pub tgid: u32,
     /// [`process_flags`](crate::process_flags) of the process after the event.
     pub flags: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// The process, in the PID namespace of the loader; 0 when it is not visible there.
+    pub pid: u32,
     /// Command name of the process, NUL padded.
     pub comm: [u8; COMM_BYTES],
 }

@@ -50,6 +50,10 @@ pub struct Settings {
     pub flags: u32,
     /// [`process_flags`](crate::process_flags) of a process that its first tick makes known.
     pub all_flags: u32,
+    /// Inode number of the PID namespace whose numbers events carry beside the initial one's; 0 for the initial one.
+    pub pid_namespace: u32,
+    /// Always 0.
+    pub reserved: u32,
     /// Name that is the filter, NUL padded.
     pub comm: [u8; COMM_BYTES],
     /// CPUs that are the filter, one bit each.
@@ -78,6 +82,14 @@ pub struct Fields {
     pub signal_live: u32,
     /// `mm_struct.flags`.
     pub mm_flags: u32,
+    /// `signal_struct.pids`.
+    pub signal_pids: u32,
+    /// `pid.level`.
+    pub pid_level: u32,
+    /// `pid.numbers`.
+    pub pid_numbers: u32,
+    /// `pid_namespace.ns.inum`.
+    pub namespace_inum: u32,
 }
 
 impl Settings {
@@ -90,6 +102,8 @@ impl Settings {
         uid: 0,
         flags: 0,
         all_flags: 0,
+        pid_namespace: 0,
+        reserved: 0,
         comm: [0; COMM_BYTES],
         cpus: [0; FILTER_CPUS / 64],
         fields: Fields {
@@ -101,6 +115,10 @@ impl Settings {
             task_comm: 0,
             signal_live: 0,
             mm_flags: 0,
+            signal_pids: 0,
+            pid_level: 0,
+            pid_numbers: 0,
+            namespace_inum: 0,
         },
     };
 

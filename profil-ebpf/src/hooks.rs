@@ -42,7 +42,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
                 debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
                 return 0;
             }
-            announce(EventKind::Fork, tgid, &process, parent.image, 0, comm);
+            announce(EventKind::Fork, tgid, &process, Details { other_image: parent.image, task: child, comm, cpu_ns: 0 });
             debug!(&ctx, "process {} is a child of {}", tgid, parent_tgid);
         }
         // The PID is used again by a process that nobody asked for: forget the one that had it.
@@ -77,7 +77,7 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
         (old_image, flags)
     };
     let process = Process { image, flags, ..Process::default() };
-    announce(EventKind::Exec, tgid, &process, old_image, 0, bpf_get_current_comm().unwrap_or_default());
+    announce(EventKind::Exec, tgid, &process, Details { other_image: old_image, ..Details::of_current() });
     debug!(&ctx, "process {} runs another program", tgid);
     0
 }
@@ -102,7 +102,7 @@ pub fn exit(ctx: RawTracePointContext) -> u32 {
         core::ptr::write_volatile(&raw mut (*process).flags, flags);
         *process
     };
-    announce(EventKind::Exit, tgid, &process, 0, 0, bpf_get_current_comm().unwrap_or_default());
+    announce(EventKind::Exit, tgid, &process, Details { task, ..Details::of_current() });
     debug!(&ctx, "process {} exits", tgid);
     0
 }
@@ -129,7 +129,7 @@ pub fn free(ctx: RawTracePointContext) -> u32 {
     // A PID that is used again has a new entry, which has not exited: leave it alone.
     if tid == tgid && process.flags & pf::EXITED != 0 {
         let comm = read::<[u8; COMM_BYTES]>(task, setting!(fields.task_comm)).unwrap_or_default();
-        announce(EventKind::Free, tgid, &process, 0, process.freed_ns, comm);
+        announce(EventKind::Free, tgid, &process, Details { other_image: 0, task, comm, cpu_ns: process.freed_ns });
         let _gone = maps::PROCESSES.remove(tgid);
     }
     0
@@ -142,9 +142,32 @@ pub fn new_image(cpu: u32) -> u64 {
     (tick::now_ns() << 10) | (cpu as u64 & 1023)
 }
 
+/// What an event tells beside the process.
+pub struct Details {
+    /// The other image that the event is about, or 0.
+    pub other_image: u64,
+    /// Address of a `task_struct` of the process.
+    pub task: u64,
+    /// Command name.
+    pub comm: [u8; COMM_BYTES],
+    /// CPU time of the process, ns, when it is final.
+    pub cpu_ns: u64,
+}
+
+impl Details {
+    /// The current task and its name.
+    #[inline(always)]
+    pub fn of_current() -> Details {
+        // SAFETY: a helper without arguments.
+        let task = unsafe { bpf_get_current_task() };
+        Details { other_image: 0, task, comm: bpf_get_current_comm().unwrap_or_default(), cpu_ns: 0 }
+    }
+}
+
 /// Puts an event into the ring. A full ring loses it; the loader finds out from rows whose image it does not know.
 #[inline(always)]
-pub fn announce(kind: EventKind, tgid: u32, process: &Process, other_image: u64, cpu_ns: u64, comm: [u8; COMM_BYTES]) {
+pub fn announce(kind: EventKind, tgid: u32, process: &Process, details: Details) {
+    let Details { other_image, task, comm, cpu_ns } = details;
     let event = Event {
         time_ns: tick::now_ns(),
         image: process.image,
@@ -153,10 +176,43 @@ pub fn announce(kind: EventKind, tgid: u32, process: &Process, other_image: u64,
         kind: kind as u32,
         tgid,
         flags: process.flags,
-        reserved: 0,
+        pid: pid_for_loader(task, tgid),
         comm,
     };
     let _full = maps::EVENTS.output(event, 0);
+}
+
+/// Levels of PID namespaces that are searched; container engines nest two.
+const NAMESPACE_LEVELS: u32 = 8;
+
+/// Bytes of `struct upid { int nr; struct pid_namespace *ns; }`.
+const UPID_BYTES: u64 = 16;
+
+/// The process's number in the PID namespace of the loader; 0 when it is not visible there.
+#[inline(always)]
+fn pid_for_loader(task: u64, tgid: u32) -> u32 {
+    let namespace = setting!(pid_namespace);
+    if namespace == 0 {
+        return tgid;
+    }
+    // signal_struct.pids is indexed by enum pid_type, in which PIDTYPE_TGID is 1.
+    let pid = read::<u64>(task, setting!(fields.task_signal))
+        .and_then(|signal| read::<u64>(signal, setting!(fields.signal_pids) + size_of::<u64>() as u32));
+    let Some(pid) = pid else {
+        return 0;
+    };
+    let deepest = read::<u32>(pid, setting!(fields.pid_level)).unwrap_or(0);
+    for level in 0..NAMESPACE_LEVELS {
+        if level > deepest {
+            break;
+        }
+        let number = pid + setting!(fields.pid_numbers) as u64 + level as u64 * UPID_BYTES;
+        let inum = read::<u64>(number, 8).and_then(|ns| read::<u32>(ns, setting!(fields.namespace_inum)));
+        if inum == Some(namespace) {
+            return read::<u32>(number, 0).unwrap_or(0);
+        }
+    }
+    0
 }
 
 /// Whether the current process may be traced by its user; true when that cannot be read.

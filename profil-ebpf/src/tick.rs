@@ -150,7 +150,7 @@ fn passes_filters(tid: u32) -> bool {
 fn make_known(tgid: u32, cpu: u32) -> Option<*mut Process> {
     let process = Process { image: hooks::new_image(cpu), flags: setting!(all_flags), ..Process::default() };
     match maps::PROCESSES.insert(tgid, process, BPF_NOEXIST.into()) {
-        Ok(()) => hooks::announce(EventKind::Seen, tgid, &process, 0, 0, bpf_get_current_comm().unwrap_or_default()),
+        Ok(()) => hooks::announce(EventKind::Seen, tgid, &process, hooks::Details::of_current()),
         // Another CPU entered it first.
         Err(EEXIST) => {}
         Err(_) => return None,

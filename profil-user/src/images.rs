@@ -25,8 +25,8 @@ pub struct Place {
 /// A program image: a process between two execs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The process, in the initial PID namespace.
-    pub tgid: u32,
+    /// The process, in our PID namespace.
+    pub pid: u32,
     /// When it was born, `CLOCK_MONOTONIC`, ns; 0 for one that was there before the session.
     pub born_ns: u64,
     /// Command name.
@@ -68,13 +68,13 @@ pub struct Images {
 
 impl Images {
     /// No images yet.
-    pub fn new(tracking: Tracking) -> Images {
-        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects: Objects::default() }
+    pub fn new(tracking: Tracking, objects: Objects) -> Images {
+        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects }
     }
 
     /// Adds a running process by its maps in /proc. One that has just exited adds nothing.
-    pub fn add_running(&mut self, tgid: u32) {
-        let Ok(text) = fs::read(format!("/proc/{tgid}/maps")) else {
+    pub fn add_running(&mut self, pid: u32) {
+        let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else {
             return;
         };
         let Ok(entries) = maps::parse(&text) else {
@@ -84,7 +84,7 @@ impl Images {
         for entry in entries.iter().filter(|entry| entry.executable) {
             let (major, minor) = entry.device;
             let sighting = Sighting {
-                tgid,
+                pid,
                 start: entry.start,
                 end: entry.end,
                 path: entry.path.as_encoded_bytes(),
@@ -94,12 +94,12 @@ impl Images {
             let object = self.objects.intern(&sighting);
             space.code.insert(entry.start, Code { end: entry.end, file_offset: entry.offset, object });
         }
-        self.spaces.entry(tgid).or_default().push(space);
+        self.spaces.entry(pid).or_default().push(space);
     }
 
     /// Adds an image that was made known by the loader itself.
-    pub fn add_image(&mut self, image: u64, tgid: u32, comm: String) {
-        self.images.insert(image, Image { tgid, born_ns: 0, comm });
+    pub fn add_image(&mut self, image: u64, pid: u32, comm: String) {
+        self.images.insert(image, Image { pid, born_ns: 0, comm });
     }
 
     /// Takes in what the hooks saw.
@@ -107,12 +107,12 @@ impl Images {
         let Some(EventKind::Fork | EventKind::Exec | EventKind::Seen) = event.kind() else {
             return;
         };
-        let Event { time_ns, image, tgid, comm, .. } = event;
+        let Event { time_ns, image, pid, comm, .. } = event;
         let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
         let comm = String::from_utf8_lossy(&comm[..length]).into_owned();
-        self.images.insert(*image, Image { tgid: *tgid, born_ns: *time_ns, comm });
-        if event.kind() == Some(EventKind::Seen) && !self.spaces.contains_key(tgid) {
-            self.add_running(*tgid);
+        self.images.insert(*image, Image { pid: *pid, born_ns: *time_ns, comm });
+        if event.kind() == Some(EventKind::Seen) && !self.spaces.contains_key(pid) {
+            self.add_running(*pid);
         }
     }
 
@@ -121,7 +121,7 @@ impl Images {
         let RecordKind::Mapped(mapped) = &record.kind else {
             return false;
         };
-        let Some(space) = self.spaces.get(&record.tgid).and_then(|spaces| spaces.last()) else {
+        let Some(space) = self.spaces.get(&record.pid).and_then(|spaces| spaces.last()) else {
             return false;
         };
         overlapping(&space.code, mapped.start, mapped.end)
@@ -131,28 +131,28 @@ impl Images {
 
     /// Takes in a change of an address space.
     pub fn apply(&mut self, record: &Record) {
-        let Record { time_ns, tgid, kind } = record;
+        let Record { time_ns, pid, kind } = record;
         match kind {
-            RecordKind::Forked { parent } => self.apply_fork(*time_ns, *tgid, *parent),
+            RecordKind::Forked { parent } => self.apply_fork(*time_ns, *pid, *parent),
             RecordKind::Exec { .. } => {
-                if self.is_tracked(*tgid) {
+                if self.is_tracked(*pid) {
                     let space = Space { born_ns: *time_ns, code: BTreeMap::new() };
-                    self.spaces.entry(*tgid).or_default().push(space);
+                    self.spaces.entry(*pid).or_default().push(space);
                 }
             }
-            RecordKind::Mapped(mapped) => self.apply_mapping(*tgid, mapped),
+            RecordKind::Mapped(mapped) => self.apply_mapping(*pid, mapped),
             RecordKind::Lost { .. } => {}
         }
     }
 
-    fn is_tracked(&self, tgid: u32) -> bool {
-        self.tracking == Tracking::All || self.spaces.contains_key(&tgid)
+    fn is_tracked(&self, pid: u32) -> bool {
+        self.tracking == Tracking::All || self.spaces.contains_key(&pid)
     }
 
-    fn apply_fork(&mut self, time_ns: u64, tgid: u32, parent: u32) {
+    fn apply_fork(&mut self, time_ns: u64, pid: u32, parent: u32) {
         if !self.is_tracked(parent) {
             // The PID may have belonged to a tracked process before.
-            self.spaces.remove(&tgid);
+            self.spaces.remove(&pid);
             return;
         }
         if !self.spaces.contains_key(&parent) {
@@ -160,22 +160,22 @@ impl Images {
         }
         let mut space = self.spaces.get(&parent).and_then(|spaces| spaces.last()).cloned().unwrap_or_default();
         space.born_ns = time_ns;
-        self.spaces.entry(tgid).or_default().push(space);
+        self.spaces.entry(pid).or_default().push(space);
     }
 
-    fn apply_mapping(&mut self, tgid: u32, mapped: &Mapped) {
-        if !self.is_tracked(tgid) {
+    fn apply_mapping(&mut self, pid: u32, mapped: &Mapped) {
+        if !self.is_tracked(pid) {
             return;
         }
-        if !self.spaces.contains_key(&tgid) {
+        if !self.spaces.contains_key(&pid) {
             // Its other mappings were there before the session.
-            self.add_running(tgid);
+            self.add_running(pid);
         }
         let Mapped { start, end, file_offset, build_id, inode, path } = mapped;
         let build_id = build_id.as_ref();
-        let sighting = Sighting { tgid, start: *start, end: *end, path, build_id, inode: *inode };
+        let sighting = Sighting { pid, start: *start, end: *end, path, build_id, inode: *inode };
         let object = self.objects.intern(&sighting);
-        let spaces = self.spaces.entry(tgid).or_default();
+        let spaces = self.spaces.entry(pid).or_default();
         if spaces.is_empty() {
             spaces.push(Space::default());
         }
@@ -187,8 +187,8 @@ impl Images {
 
     /// The place of a pc of an image; `None` while no mapping covers it or the image is not known.
     pub fn place(&self, image: u64, pc: u64) -> Option<Place> {
-        let Image { tgid, born_ns, .. } = self.images.get(&image)?;
-        let spaces = self.spaces.get(tgid)?;
+        let Image { pid, born_ns, .. } = self.images.get(&image)?;
+        let spaces = self.spaces.get(pid)?;
         // An image that was there before the session has the first space, not one that an exec made since.
         let space = spaces.iter().rev().find(|space| space.born_ns <= *born_ns).or(spaces.first())?;
         let (start, code) = space.code.range(..=pc).next_back()?;
@@ -203,6 +203,11 @@ impl Images {
     /// All objects.
     pub fn objects(&self) -> &Objects {
         &self.objects
+    }
+
+    /// All objects, to ask them for names.
+    pub fn objects_mut(&mut self) -> &mut Objects {
+        &mut self.objects
     }
 }
 
@@ -230,16 +235,22 @@ fn cut(code: &mut BTreeMap<u64, Code>, start: u64, end: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::Symbols;
+    use crate::symbols::debug_files::DebugFiles;
 
-    fn mapped(tgid: u32, time_ns: u64, start: u64, end: u64, path: &str) -> Record {
-        let path = path.as_bytes().to_vec();
-        let mapped = Mapped { start, end, file_offset: 0x100, build_id: None, inode: None, path };
-        Record { time_ns, tgid, kind: RecordKind::Mapped(mapped) }
+    fn images(tracking: Tracking) -> Images {
+        Images::new(tracking, Objects::new(Symbols::new(DebugFiles::default(), "/".into())))
     }
 
-    fn event(kind: EventKind, tgid: u32, image: u64, time_ns: u64) -> Event {
+    fn mapped(pid: u32, time_ns: u64, start: u64, end: u64, path: &str) -> Record {
+        let path = path.as_bytes().to_vec();
+        let mapped = Mapped { start, end, file_offset: 0x100, build_id: None, inode: None, path };
+        Record { time_ns, pid, kind: RecordKind::Mapped(mapped) }
+    }
+
+    fn event(kind: EventKind, pid: u32, image: u64, time_ns: u64) -> Event {
         let comm = *b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-        Event { time_ns, image, other_image: 0, cpu_ns: 0, kind: kind as u32, tgid, flags: 0, reserved: 0, comm }
+        Event { time_ns, image, other_image: 0, cpu_ns: 0, kind: kind as u32, tgid: pid, flags: 0, pid, comm }
     }
 
     fn path_at(images: &Images, image: u64, pc: u64) -> Option<String> {
@@ -252,9 +263,9 @@ mod tests {
 
     #[test]
     fn a_later_mapping_replaces_what_it_overlaps() {
-        let mut images = Images::new(Tracking::All);
+        let mut images = images(Tracking::All);
         images.note(&event(EventKind::Exec, NOBODY, 7, 10));
-        images.apply(&Record { time_ns: 5, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        images.apply(&Record { time_ns: 5, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
         images.apply(&mapped(NOBODY, 6, 0x1000, 0x9000, "[a]"));
         let second = mapped(NOBODY, 7, 0x3000, 0x5000, "[b]");
         assert!(images.replaces_code(&second));
@@ -268,9 +279,9 @@ mod tests {
 
     #[test]
     fn each_image_has_the_code_of_its_own_time() {
-        let mut images = Images::new(Tracking::All);
+        let mut images = images(Tracking::All);
         for (time_ns, image, path) in [(10, 1, "[old]"), (20, 2, "[new]")] {
-            images.apply(&Record { time_ns, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+            images.apply(&Record { time_ns, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
             images.apply(&mapped(NOBODY, time_ns + 1, 0x1000, 0x2000, path));
             images.note(&event(EventKind::Exec, NOBODY, image, time_ns + 2));
         }
@@ -281,10 +292,10 @@ mod tests {
 
     #[test]
     fn a_child_starts_with_the_code_of_its_parent() {
-        let mut images = Images::new(Tracking::All);
-        images.apply(&Record { time_ns: 1, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        let mut images = images(Tracking::All);
+        images.apply(&Record { time_ns: 1, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
         images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
-        images.apply(&Record { time_ns: 3, tgid: NOBODY + 1, kind: RecordKind::Forked { parent: NOBODY } });
+        images.apply(&Record { time_ns: 3, pid: NOBODY + 1, kind: RecordKind::Forked { parent: NOBODY } });
         images.note(&event(EventKind::Fork, NOBODY + 1, 9, 4));
         images.apply(&mapped(NOBODY, 5, 0x1000, 0x2000, "[b]"));
         assert_eq!(path_at(&images, 9, 0x1000).as_deref(), Some("[a]"));
@@ -292,8 +303,8 @@ mod tests {
 
     #[test]
     fn strangers_are_not_kept_when_descendants_are_tracked() {
-        let mut images = Images::new(Tracking::Descendants);
-        images.apply(&Record { time_ns: 1, tgid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
+        let mut images = images(Tracking::Descendants);
+        images.apply(&Record { time_ns: 1, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
         images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
         images.note(&event(EventKind::Seen, NOBODY, 1, 3));
         assert_eq!(path_at(&images, 1, 0x1000), None);

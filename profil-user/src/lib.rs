@@ -12,6 +12,8 @@ pub mod launch;
 pub mod map_memory;
 pub mod maps;
 pub mod objects;
+pub mod record;
+pub mod target_time;
 pub mod output;
 pub mod pprof;
 pub mod printable;

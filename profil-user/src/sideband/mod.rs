@@ -156,7 +156,7 @@ mod tests {
         let mut child = Command::new("/bin/true").spawn().expect("/bin/true");
         let pid = child.id();
         child.wait().expect("the child ends");
-        let records: Vec<Record> = sideband.drain().into_iter().filter(|record| record.tgid == pid).collect();
+        let records: Vec<Record> = sideband.drain().into_iter().filter(|record| record.pid == pid).collect();
         let execs = records.iter().filter(|record| matches!(record.kind, RecordKind::Exec { .. })).count();
         assert_eq!(execs, 1, "{records:?}");
         let libc = records.iter().find_map(|record| match &record.kind {

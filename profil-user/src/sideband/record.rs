@@ -17,7 +17,7 @@ pub struct Record {
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
     /// Process that changed, in the PID namespace of the reader.
-    pub tgid: u32,
+    pub pid: u32,
     /// What changed.
     pub kind: RecordKind,
 }
@@ -34,7 +34,7 @@ pub enum RecordKind {
     },
     /// The process was created by another one, with a copy of its mappings.
     Forked {
-        /// The other one (tgid).
+        /// The other one (pid).
         parent: u32,
     },
     /// The kernel had no room for records.
@@ -69,22 +69,22 @@ impl Record {
         let (_pid, _tid, time_ns) = (trailer.u32()?, trailer.u32()?, trailer.u64()?);
         let mut body = Reader(body);
         let misc = u32::from(misc);
-        let (tgid, kind) = match kind {
+        let (pid, kind) = match kind {
             PERF_RECORD_MMAP2 => {
-                let (tgid, _tid) = (body.u32()?, body.u32()?);
-                (tgid, RecordKind::Mapped(mapped(misc, &mut body)?))
+                let (pid, _tid) = (body.u32()?, body.u32()?);
+                (pid, RecordKind::Mapped(mapped(misc, &mut body)?))
             }
             PERF_RECORD_COMM if misc & PERF_RECORD_MISC_COMM_EXEC != 0 => {
-                let (tgid, _tid) = (body.u32()?, body.u32()?);
-                (tgid, RecordKind::Exec { comm: body.string() })
+                let (pid, _tid) = (body.u32()?, body.u32()?);
+                (pid, RecordKind::Exec { comm: body.string() })
             }
             PERF_RECORD_FORK => {
-                let (tgid, parent) = (body.u32()?, body.u32()?);
+                let (pid, parent) = (body.u32()?, body.u32()?);
                 // A new thread: nothing changes.
-                if tgid == parent {
+                if pid == parent {
                     return None;
                 }
-                (tgid, RecordKind::Forked { parent })
+                (pid, RecordKind::Forked { parent })
             }
             PERF_RECORD_LOST => {
                 let (_event, records) = (body.u64()?, body.u64()?);
@@ -92,7 +92,7 @@ impl Record {
             }
             _ => return None,
         };
-        Some(Record { time_ns, tgid, kind })
+        Some(Record { time_ns, pid, kind })
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
             inode: None,
             path: b"/bin/x".to_vec(),
         };
-        assert_eq!(record, Some(Record { time_ns: 99, tgid: 5, kind: RecordKind::Mapped(mapped) }));
+        assert_eq!(record, Some(Record { time_ns: 99, pid: 5, kind: RecordKind::Mapped(mapped) }));
     }
 
     #[test]

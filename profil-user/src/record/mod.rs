@@ -1,0 +1,9 @@
+//! Recording: from the selection of targets to a [`Profile`](crate::profile::Profile).
+
+mod assemble;
+mod recorder;
+mod resolve;
+mod selection;
+
+pub use recorder::{RecordError, Recorder};
+pub use selection::{Cgroup, CgroupError, Filters, Follow, ModeFilter, RecordConfig, Rows, Selection, SelectionError};

@@ -1,0 +1,235 @@
+//! CPU time that the targets use, from clocks that know nothing of ticks: what `expected` is computed from.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profil_common::{Event, EventKind};
+
+use crate::process::cpu_time;
+
+/// Ticks of `/proc/stat`, per second (`USER_HZ`).
+const USER_HZ: u64 = 100;
+
+/// Whose CPU time is asked for, and how.
+#[derive(Debug)]
+pub enum TargetTime {
+    /// Processes, and the descendants that the hooks report.
+    Processes(ProcessTimes),
+    /// Threads.
+    Threads(ThreadTimes),
+    /// All processes in a control group, by its `cpu.stat`.
+    Cgroup {
+        /// Directory of the group.
+        directory: PathBuf,
+        /// Reading at the start.
+        start: Option<Duration>,
+    },
+    /// All that ran on some CPUs, by `/proc/stat`: to 10 ms for each CPU.
+    Cpus {
+        /// The CPUs.
+        cpus: Vec<u32>,
+        /// Reading at the start.
+        start: Option<Duration>,
+    },
+    /// Nothing tells: a filter by name or user has no clock of its own.
+    Unknown,
+}
+
+impl TargetTime {
+    /// All that runs in a control group from now on.
+    pub fn of_cgroup(directory: PathBuf) -> TargetTime {
+        let start = cgroup_usage(&directory);
+        TargetTime::Cgroup { directory, start }
+    }
+
+    /// All that runs on some CPUs from now on.
+    pub fn of_cpus(cpus: Vec<u32>) -> TargetTime {
+        let start = busy(&cpus);
+        TargetTime::Cpus { cpus, start }
+    }
+
+    /// Takes in what the hooks saw.
+    pub fn note(&mut self, event: &Event) {
+        if let TargetTime::Processes(processes) = self {
+            processes.note(event);
+        }
+    }
+
+    /// Takes readings that will not be to be had when a target is gone.
+    pub fn poll(&mut self) {
+        if let TargetTime::Threads(threads) = self {
+            threads.poll();
+        }
+    }
+
+    /// CPU time since the start; `None` when nothing tells.
+    pub fn total(&mut self) -> Option<Duration> {
+        match self {
+            TargetTime::Processes(processes) => Some(processes.total()),
+            TargetTime::Threads(threads) => Some(threads.total()),
+            TargetTime::Cgroup { directory, start } => cgroup_usage(directory)?.checked_sub((*start)?),
+            TargetTime::Cpus { cpus, start } => busy(cpus)?.checked_sub((*start)?),
+            TargetTime::Unknown => None,
+        }
+    }
+}
+
+/// CPU times of processes: each from when it became a target to its end, or to now.
+#[derive(Debug, Default)]
+pub struct ProcessTimes {
+    /// By tgid in the initial PID namespace.
+    live: HashMap<u32, Live>,
+    ended: Duration,
+}
+
+#[derive(Debug)]
+struct Live {
+    /// In our PID namespace, 0 when it is not visible there.
+    pid: u32,
+    /// CPU time that it had used when it became a target.
+    start: Duration,
+    /// Last reading, should the process be gone when the next one is due.
+    last: Duration,
+}
+
+impl ProcessTimes {
+    /// Adds a running process.
+    pub fn add(&mut self, tgid: u32, pid: u32) {
+        let start = cpu_time::of_process(pid).unwrap_or_default();
+        self.live.insert(tgid, Live { pid, start, last: start });
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event.kind() {
+            Some(EventKind::Fork) => {
+                // The PID may have belonged to a target whose end is still to be reported.
+                self.end(event.tgid, None);
+                let live = Live { pid: event.pid, start: Duration::ZERO, last: Duration::ZERO };
+                self.live.insert(event.tgid, live);
+            }
+            Some(EventKind::Free) => self.end(event.tgid, Some(Duration::from_nanos(event.cpu_ns))),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tgid: u32, time: Option<Duration>) {
+        if let Some(Live { start, last, .. }) = self.live.remove(&tgid) {
+            self.ended += time.unwrap_or(last).max(last).saturating_sub(start);
+        }
+    }
+
+    /// Whether a process has ended and the kernel has yet to report its final CPU time.
+    pub fn awaits_reports(&self) -> bool {
+        self.live.values().any(|live| live.pid != 0 && cpu_time::of_process(live.pid).is_err())
+    }
+
+    fn total(&mut self) -> Duration {
+        let mut total = self.ended;
+        for Live { pid, start, last } in self.live.values_mut() {
+            if let Ok(now) = cpu_time::of_process(*pid) {
+                *last = now;
+            }
+            total += last.saturating_sub(*start);
+        }
+        total
+    }
+}
+
+/// CPU times of threads, by `/proc/PID/task/TID/schedstat`; a thread that ended counts up to its last reading.
+#[derive(Debug, Default)]
+pub struct ThreadTimes {
+    threads: Vec<ThreadTime>,
+}
+
+#[derive(Debug)]
+struct ThreadTime {
+    schedstat: PathBuf,
+    start: Duration,
+    last: Duration,
+}
+
+impl ThreadTimes {
+    /// Adds a running thread.
+    pub fn add(&mut self, tid: u32) {
+        let schedstat = PathBuf::from(format!("/proc/{tid}/task/{tid}/schedstat"));
+        let start = thread_time(&schedstat).unwrap_or_default();
+        self.threads.push(ThreadTime { schedstat, start, last: start });
+    }
+
+    fn poll(&mut self) {
+        for ThreadTime { schedstat, last, .. } in &mut self.threads {
+            if let Some(now) = thread_time(schedstat) {
+                // A thread ID that is used again starts from nothing: keep the old reading.
+                *last = now.max(*last);
+            }
+        }
+    }
+
+    fn total(&mut self) -> Duration {
+        self.poll();
+        self.threads.iter().map(|thread| thread.last.saturating_sub(thread.start)).sum()
+    }
+}
+
+fn thread_time(schedstat: &PathBuf) -> Option<Duration> {
+    cpu_time::of_schedstat(&fs::read(schedstat).ok()?)
+}
+
+fn cgroup_usage(directory: &std::path::Path) -> Option<Duration> {
+    let text = fs::read_to_string(directory.join("cpu.stat")).ok()?;
+    let micros = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(Duration::from_micros(micros.trim().parse().ok()?))
+}
+
+fn busy(cpus: &[u32]) -> Option<Duration> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let jiffies: u64 = text.lines().filter_map(|line| busy_jiffies(line, cpus)).sum();
+    Some(Duration::from_millis(jiffies * 1000 / USER_HZ))
+}
+
+/// Time of a `cpuN` line that is neither idle nor taken by the host: user, nice, system, irq, softirq.
+fn busy_jiffies(line: &str, cpus: &[u32]) -> Option<u64> {
+    let mut fields = line.split_ascii_whitespace();
+    let cpu: u32 = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+    if !cpus.contains(&cpu) {
+        return None;
+    }
+    let times: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    Some([0, 1, 2, 5, 6].iter().filter_map(|index| times.get(*index)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_and_stolen_time_is_not_busy() {
+        let line = "cpu1 10 20 30 1000 500 3 4 700 0 0";
+        assert_eq!(busy_jiffies(line, &[1]), Some(67));
+        assert_eq!(busy_jiffies(line, &[0]), None);
+        assert_eq!(busy_jiffies("cpu 1 2 3 4 5 6 7", &[0]), None);
+        assert_eq!(busy_jiffies("intr 1 2 3", &[0]), None);
+    }
+
+    #[test]
+    fn a_process_that_ended_counts_with_its_final_time() {
+        let event = |kind: EventKind, cpu_ns| Event {
+            time_ns: 0,
+            image: 0,
+            other_image: 0,
+            cpu_ns,
+            kind: kind as u32,
+            tgid: 1 << 30,
+            flags: 0,
+            pid: 1 << 30,
+            comm: [0; 16],
+        };
+        let mut times = ProcessTimes::default();
+        times.note(&event(EventKind::Fork, 0));
+        times.note(&event(EventKind::Free, 5_000_000));
+        assert_eq!(times.total(), Duration::from_millis(5));
+        assert!(!times.awaits_reports());
+    }
+}
