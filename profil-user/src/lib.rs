@@ -3,6 +3,8 @@
 //! Data flows one way: tick (in the kernel) → bin or row → drain → window → sink. Read ARCHITECTURE.md for the map.
 
 pub mod build_id;
+pub mod cli;
+pub mod doctor;
 pub mod privileges;
 pub mod probe;
 pub mod process;

@@ -63,8 +63,10 @@ pub enum TargetError {
         #[source]
         source: NamespaceError,
     },
-    /// /proc does not answer.
-    #[error("cannot profile process {pid}: /proc/{pid} cannot be read; is /proc mounted?")]
+    /// The system does not tell.
+    #[error(
+        "cannot profile process {pid}: neither /proc/{pid} nor pidfd_open(2) tells about it; mount -t proc proc /proc"
+    )]
     Unreadable {
         /// The id asked for.
         pid: u32,
@@ -105,7 +107,7 @@ impl TargetProcess {
         let pidfd = match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             Err(rustix::io::Errno::SRCH) => return Err(no_such_process()),
-            Err(error) => return Err(TargetError::Permission { pid, source: error.into() }),
+            Err(error) => return Err(TargetError::Unreadable { pid, source: error.into() }),
         };
         if has_exited(pidfd.as_fd()) {
             return Err(TargetError::Zombie { pid, comm: stat.comm });
