@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, ColorChoice};
+use serde::Serialize;
 
-use crate::doctor::{self, Paint};
+use crate::doctor::{self, Paint, Report};
 
 /// Say what this machine and user can do, what is missing, and how to cure it
 #[derive(Args, Clone, Debug)]
@@ -33,7 +34,9 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let paint = paint(color, stdout.is_terminal());
     let mut stdout = stdout.lock();
     let written = if json {
-        serde_json::to_writer_pretty(&mut stdout, &report).map_err(io::Error::from).and_then(|()| writeln!(stdout))
+        serde_json::to_writer_pretty(&mut stdout, &Json { can_record: report.can_record(), report: &report })
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(stdout))
     } else {
         doctor::write_report(&report, paint, &mut stdout)
     };
@@ -43,6 +46,14 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         written => written.context("cannot write the report")?,
     }
     Ok(if report.can_record() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The report as programs read it.
+#[derive(Serialize)]
+struct Json<'r> {
+    can_record: bool,
+    #[serde(flatten)]
+    report: &'r Report,
 }
 
 fn paint(choice: ColorChoice, is_terminal: bool) -> Paint {

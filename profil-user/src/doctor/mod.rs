@@ -170,5 +170,7 @@ pub fn examine_machine() -> Report {
 
 /// Examines a process: what about it a profile will show, lack, or fail at.
 pub fn examine_process(pid: u32) -> Report {
-    target::examine(pid)
+    let mut report = target::examine(pid);
+    report.sections.retain(|section| !section.findings.is_empty());
+    report
 }
