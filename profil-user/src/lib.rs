@@ -17,6 +17,8 @@ pub mod target_time;
 pub mod output;
 pub mod pprof;
 pub mod printable;
+pub mod cli;
+pub mod doctor;
 pub mod privileges;
 pub mod probe;
 pub mod process;

@@ -34,6 +34,8 @@ pub enum MapKind {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
+    /// Runs for each packet of a socket.
+    SocketFilter = 1,
     /// Runs when a perf event overflows.
     PerfEvent = 7,
     /// Runs at a raw tracepoint.

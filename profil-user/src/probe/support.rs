@@ -50,10 +50,14 @@ pub enum Helper {
     GetStack = 67,
     /// `bpf_get_current_ancestor_cgroup_id`.
     AncestorCgroupId = 123,
+    /// `bpf_probe_read_kernel`.
+    ProbeReadKernel = 113,
     /// `bpf_ringbuf_reserve`.
     RingbufReserve = 131,
     /// `bpf_get_current_task_btf`.
     CurrentTaskBtf = 158,
+    /// `bpf_ktime_get_coarse_ns`, not called: it came with 5.11 and tells that kernel.
+    KtimeGetCoarseNs = 160,
     /// `bpf_task_pt_regs`.
     TaskPtRegs = 175,
     /// `bpf_find_vma`.
@@ -67,8 +71,10 @@ impl Helper {
             Helper::KtimeGetNs => "bpf_ktime_get_ns",
             Helper::GetStack => "bpf_get_stack",
             Helper::AncestorCgroupId => "bpf_get_current_ancestor_cgroup_id",
+            Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::RingbufReserve => "bpf_ringbuf_reserve",
             Helper::CurrentTaskBtf => "bpf_get_current_task_btf",
+            Helper::KtimeGetCoarseNs => "bpf_ktime_get_coarse_ns",
             Helper::TaskPtRegs => "bpf_task_pt_regs",
             Helper::FindVma => "bpf_find_vma",
         }
@@ -78,7 +84,12 @@ impl Helper {
 /// Whether programs at a perf event may call a helper.
 pub fn helper(helper: Helper) -> Support {
     let program = [Instruction::call(helper as i32), Instruction::exit()];
-    match bpf::load_program(ProgramKind::PerfEvent, &program, 0) {
+    // Not all kernels lend this one to programs at perf events, and libbpf asks for it by a socket filter too.
+    let kind = match helper {
+        Helper::KtimeGetCoarseNs => ProgramKind::SocketFilter,
+        _ => ProgramKind::PerfEvent,
+    };
+    match bpf::load_program(kind, &program, 0) {
         Ok(_) => Support::Works,
         Err(LoadFailure { error, log }) => {
             // Whoever is refused before the verifier runs gets no log.

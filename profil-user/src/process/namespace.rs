@@ -41,7 +41,7 @@ pub enum NamespaceError {
 }
 
 /// What the user can do when the translation fails.
-const FIX: &str = "it takes Linux 6.1, BTF and CAP_BPF; run profil in the host's PID namespace \
+pub(crate) const FIX: &str = "it takes Linux 6.1, BTF and CAP_BPF; run profil in the host's PID namespace \
                    (docker run --pid=host, Kubernetes hostPID: true)";
 
 /// A task, as the initial PID namespace numbers it.

@@ -13,7 +13,7 @@ use super::{Stat, Status};
 /// Longest file of /proc/PID that is read whole, bytes: the maps of a process with a million mappings fit.
 const READ_MAX: u64 = 256 * 1024 * 1024;
 
-/// A process's directory in /proc, held open: when the process is gone, reads fail, and never show a later process
+/// The directory of a process or thread in /proc, held open: when the process is gone, reads fail, and never show a later process
 /// that was given the same id.
 #[derive(Debug)]
 pub struct ProcDir {
@@ -76,6 +76,26 @@ impl ProcDir {
         Status::parse(&self.read("status")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// The directory of a thread that still runs: this one, or another's below `task` when the main thread has ended and
+    /// took its mappings, `exe` and `root` along.
+    ///
+    /// # Errors
+    /// ESRCH when all threads have ended.
+    pub fn of_live_thread(&self) -> io::Result<ProcDir> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        for tid in self.threads()? {
+            // Threads may end at any time: go on to the next one.
+            let Ok(fd) = rustix::fs::openat(&self.fd, format!("task/{tid}"), flags, Mode::empty()) else {
+                continue;
+            };
+            let thread = ProcDir { fd };
+            if thread.stat().is_ok_and(|stat| !stat.has_ended()) {
+                return Ok(thread);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
     /// Ids of the threads, ascending. Threads that start meanwhile may be missing.
     ///
     /// # Errors
@@ -94,6 +114,24 @@ impl ProcDir {
         }
         tids.sort_unstable();
         Ok(tids)
+    }
+
+    /// The process's root directory: to be searched with RESOLVE_IN_ROOT only, since its links lead where it wants.
+    ///
+    /// # Errors
+    /// EACCES when this user may not look.
+    pub fn open_root(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.fd, "root", flags, Mode::empty())?)
+    }
+
+    /// User that owns the files of the directory: the effective user of the process, or 0 when it may not be dumped.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    pub fn owner(&self) -> io::Result<u32> {
+        // The directory itself is world-readable and belongs to the effective user in any case; its files do not.
+        Ok(rustix::fs::statat(&self.fd, "maps", rustix::fs::AtFlags::empty())?.st_uid)
     }
 
     /// Inode number of one of the process's namespaces (`pid`, `mnt`, `user`), by which namespaces are told apart.

@@ -1,189 +1,10 @@
-//! What profil may do, and how to say what it may not.
-
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
-use rustix::thread::CapabilitySet;
-
+use super::{Capability, Privileges};
 use crate::probe::sysctl;
-use crate::process::{ProcDir, TargetError, namespace};
-
-/// A capability that profil uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Capability {
-    /// Load eBPF programs (5.8).
-    Bpf,
-    /// Open perf events of any process and CPU, and attach programs to them (5.8).
-    Perfmon,
-    /// Look into the processes of other users.
-    SysPtrace,
-    /// Open the mapped files of a process through /proc/PID/map_files (5.9).
-    CheckpointRestore,
-    /// Read executables that this user may not read.
-    DacReadSearch,
-    /// See the addresses of the kernel's symbols.
-    Syslog,
-    /// Raise RLIMIT_MEMLOCK, where BPF memory is charged to it (before 5.11).
-    SysResource,
-    /// Stands in for the first two, and for the fourth, and was the only one of them before 5.8.
-    SysAdmin,
-}
-
-impl Capability {
-    /// All that one `setcap` gives to the binary.
-    pub const WANTED: [Capability; 6] = [
-        Capability::Bpf,
-        Capability::Perfmon,
-        Capability::SysPtrace,
-        Capability::CheckpointRestore,
-        Capability::DacReadSearch,
-        Capability::Syslog,
-    ];
-
-    /// Its name, as capabilities(7) has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Capability::Bpf => "CAP_BPF",
-            Capability::Perfmon => "CAP_PERFMON",
-            Capability::SysPtrace => "CAP_SYS_PTRACE",
-            Capability::CheckpointRestore => "CAP_CHECKPOINT_RESTORE",
-            Capability::DacReadSearch => "CAP_DAC_READ_SEARCH",
-            Capability::Syslog => "CAP_SYSLOG",
-            Capability::SysResource => "CAP_SYS_RESOURCE",
-            Capability::SysAdmin => "CAP_SYS_ADMIN",
-        }
-    }
-
-    fn bit(self) -> CapabilitySet {
-        match self {
-            Capability::Bpf => CapabilitySet::BPF,
-            Capability::Perfmon => CapabilitySet::PERFMON,
-            Capability::SysPtrace => CapabilitySet::SYS_PTRACE,
-            Capability::CheckpointRestore => CapabilitySet::CHECKPOINT_RESTORE,
-            Capability::DacReadSearch => CapabilitySet::DAC_READ_SEARCH,
-            Capability::Syslog => CapabilitySet::SYSLOG,
-            Capability::SysResource => CapabilitySet::SYS_RESOURCE,
-            Capability::SysAdmin => CapabilitySet::SYS_ADMIN,
-        }
-    }
-
-    /// The capabilities that the kernel takes in its place.
-    fn stand_ins(self) -> CapabilitySet {
-        match self {
-            Capability::Bpf | Capability::Perfmon | Capability::CheckpointRestore | Capability::Syslog => {
-                CapabilitySet::SYS_ADMIN
-            }
-            Capability::DacReadSearch => CapabilitySet::DAC_OVERRIDE,
-            Capability::SysPtrace | Capability::SysResource | Capability::SysAdmin => CapabilitySet::empty(),
-        }
-    }
-}
-
-/// Where profil runs, which decides how capabilities are given to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the host.
-    Host {
-        /// The binary, for setcap(8).
-        program: PathBuf,
-    },
-    /// In a container of Docker or Podman.
-    Container,
-    /// In a pod.
-    Kubernetes,
-}
-
-impl Place {
-    /// Finds out, by the files and variables that container engines leave.
-    pub fn of_this_process() -> Place {
-        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
-            return Place::Kubernetes;
-        }
-        if ["/.dockerenv", "/run/.containerenv"].iter().any(|mark| std::path::Path::new(mark).exists()) {
-            return Place::Container;
-        }
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("profil"));
-        Place::Host { program }
-    }
-
-    /// How to get capabilities here, as an order to the user.
-    pub fn cure(&self, capabilities: &[Capability]) -> String {
-        let list = |separator: &str, form: fn(&str) -> String| -> String {
-            capabilities.iter().map(|capability| form(capability.name())).collect::<Vec<_>>().join(separator)
-        };
-        let bare = |name: &str| name.trim_start_matches("CAP_").to_owned();
-        match self {
-            Place::Host { program } => {
-                let list = list(",", |name| name.to_ascii_lowercase());
-                format!("run as root, or `sudo setcap {list}+ep {}`", program.display())
-            }
-            Place::Container => format!(
-                "run the container with {}",
-                list(" ", |name| format!("--cap-add {}", name.trim_start_matches("CAP_")))
-            ),
-            Place::Kubernetes => {
-                let names: Vec<String> = capabilities.iter().map(|capability| bare(capability.name())).collect();
-                format!("set securityContext.capabilities.add: [{}] for the container", names.join(", "))
-            }
-        }
-    }
-}
-
-/// What this process may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Privileges {
-    /// Effective capabilities.
-    effective: CapabilitySet,
-    /// Whether they count for the whole machine: those of a child user namespace do not.
-    in_initial_user_namespace: bool,
-    /// Whether the kernel is older than CAP_BPF and CAP_PERFMON (5.8).
-    only_sys_admin: bool,
-    place: Place,
-}
-
-impl Privileges {
-    /// The privileges of this process. What cannot be found out counts as not given.
-    pub fn of_this_process() -> Privileges {
-        // CAP_BPF is number 39.
-        let last = sysctl::read_number("kernel.cap_last_cap");
-        let user_namespace = ProcDir::open(std::process::id()).and_then(|directory| directory.namespace("user"));
-        Privileges {
-            effective: rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective),
-            in_initial_user_namespace: user_namespace.is_ok_and(|inode| inode == namespace::INITIAL_USER_NAMESPACE),
-            only_sys_admin: last.is_some_and(|last| last < 39),
-            place: Place::of_this_process(),
-        }
-    }
-
-    /// Whether a capability is held, itself or by one that the kernel takes in its place.
-    pub fn has(&self, capability: Capability) -> bool {
-        self.effective.intersects(capability.bit() | capability.stand_ins())
-    }
-
-    /// Whether the capabilities count for the whole machine.
-    pub fn in_initial_user_namespace(&self) -> bool {
-        self.in_initial_user_namespace
-    }
-
-    /// How to get what is missing of [`Capability::WANTED`], as an order to the user.
-    pub fn cure(&self) -> String {
-        if self.only_sys_admin {
-            // Before 5.8 the list would name capabilities that setcap does not know.
-            return self.place.cure(&[Capability::SysAdmin, Capability::SysPtrace, Capability::DacReadSearch]);
-        }
-        self.place.cure(&Capability::WANTED)
-    }
-
-    fn missing(&self, wanted: &[Capability]) -> Vec<Capability> {
-        let missing = wanted.iter().copied().filter(|capability| !self.has(*capability));
-        if self.only_sys_admin {
-            return missing.take(1).map(|_| Capability::SysAdmin).collect();
-        }
-        missing.collect()
-    }
-}
+use crate::process::TargetError;
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,7 +148,10 @@ pub fn is_about_permission(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::CapabilitySet;
+
     use super::*;
+    use crate::privileges::Place;
 
     fn privileges(effective: CapabilitySet) -> Privileges {
         Privileges {
@@ -377,16 +201,6 @@ mod tests {
     fn kernels_before_cap_bpf_want_cap_sys_admin() {
         let old = Privileges { only_sys_admin: true, ..privileges(CapabilitySet::empty()) };
         insta::assert_snapshot!(message(Operation::LoadProgram, libc::EPERM, old, 2), @"cannot load the eBPF program: CAP_SYS_ADMIN is missing; run as root, or `sudo setcap cap_sys_admin,cap_sys_ptrace,cap_dac_read_search+ep /usr/bin/profil`");
-    }
-
-    #[test]
-    fn containers_get_their_own_flags() {
-        let capabilities = [Capability::Bpf, Capability::SysPtrace];
-        assert_eq!(Place::Container.cure(&capabilities), "run the container with --cap-add BPF --cap-add SYS_PTRACE");
-        assert_eq!(
-            Place::Kubernetes.cure(&capabilities),
-            "set securityContext.capabilities.add: [BPF, SYS_PTRACE] for the container"
-        );
     }
 
     #[test]
