@@ -1,18 +1,27 @@
 //! From a pc to an object, and from an object's address to a name.
 //!
 //! A target's files are opened while it lives ([`Symbols::open`]): by the end they may be deleted, replaced, or in a
-//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]).
+//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]). The kernel
+//! ([`kernel`]), the vDSO ([`vdso`]) and code made at run time ([`perf_map`]) have sources of their own.
 
 pub mod debug_files;
 pub mod debuginfod;
 pub mod demangle;
 pub mod elf_headers;
 pub mod file_handle;
+pub mod kernel;
 pub mod object_file;
+pub mod perf_map;
 pub mod snapshot;
 pub mod symbol_table;
 pub mod symbolizer;
 pub mod target_files;
+pub mod vdso;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
