@@ -66,9 +66,21 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
         None => Vec::new(),
     };
     frames.resize(svmas.len(), Vec::new());
-    for (frames, svma) in frames.iter_mut().zip(svmas).filter(|(frames, _)| frames.is_empty()) {
+    for (frames, svma) in frames.iter_mut().zip(svmas) {
         let symbol = tables.iter().find_map(|table| table.name_of(*svma));
-        frames.extend(symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol))));
+        let symbol = symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol)));
+        match (frames.last_mut(), symbol) {
+            (None, symbol) => frames.extend(symbol),
+            // Line tables alone (`-gline-tables-only`, `debug = "line-tables-only"`) have bare names, `new` for every
+            // constructor: the mangled name in the symbol table says which.
+            (Some(function), Some(Frame { function: full, system_name: Some(mangled), .. }))
+                if function.system_name.is_none() =>
+            {
+                function.function = full;
+                function.system_name = Some(mangled);
+            }
+            (Some(_), _) => {}
+        }
     }
     let full = dwarf.is_some() || tables.iter().any(|table| table.is_full);
     let why = if full { Unnamed::NoSymbol } else { Unnamed::Stripped };

@@ -139,10 +139,12 @@ fn rust_and_cpp_functions_are_readable_and_keep_their_system_name() {
                int main() { return ns::Box<int>().grow(3); }";
     let rust = "pub mod inner { #[inline(never)] pub fn grow(x: u32) -> u32 { std::hint::black_box(x) + 1 } }\n\
                 fn main() { std::process::exit(inner::grow(3) as i32) }";
-    let build_rust = |workshop: &Workshop| {
-        std::fs::write(workshop.path().join("program.rs"), rust).expect("written");
-        workshop.run("rustc", ["-O", "-g", "program.rs"]);
-        workshop.path().join("program")
+    let build_rust = |debug: &'static str| {
+        move |workshop: &Workshop| {
+            std::fs::write(workshop.path().join("program.rs"), rust).expect("written");
+            workshop.run("rustc", ["-O", debug, "program.rs"]);
+            workshop.path().join("program")
+        }
     };
     let build_cpp = |workshop: &Workshop| workshop.build("g++", "cpp", cpp, &[]);
     let check = |build: &dyn Fn(&Workshop) -> PathBuf, mangled: &str, readable: &str| {
@@ -156,7 +158,9 @@ fn rust_and_cpp_functions_are_readable_and_keep_their_system_name() {
         assert_eq!(frames.last().and_then(|frame| frame.system_name.as_deref()), Some(name.as_str()));
     };
     check(&build_cpp, "grow", "ns::Box<int>::grow(int)");
-    check(&build_rust, "inner4grow", "program::inner::grow");
+    for debug in ["-Cdebuginfo=2", "-Cdebuginfo=line-tables-only", "-Cdebuginfo=0"] {
+        check(&build_rust(debug), "inner4grow", "program::inner::grow");
+    }
 }
 
 /// Builds a program, moves its debug information to `program.debug`, and gives the SVMA of `quiet`.
@@ -382,5 +386,33 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// A panic in blazesym prints a backtrace, but costs no more than the names of the file.
+    #[test]
+    fn no_mutation_of_debug_information_stops_the_profiler(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+    ) {
+        let original = small_elf();
+        let headers = ElfHeaders::read(original).expect("ELF");
+        let debug: Vec<usize> = headers.sections.iter().filter(|section| section.name.starts_with(b".debug"))
+            .flat_map(|section| section.file_offset as usize..(section.file_offset + section.size) as usize).collect();
+        let mut bytes = original.to_vec();
+        for (index, byte) in changes {
+            bytes[debug[index.index(debug.len())]] = byte;
+        }
+        let mutated = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(mutated.path(), bytes).expect("written");
+        let mut symbols = symbols();
+        let id = symbols.open(&file(mutated.path()));
+        let f = symbols.symbol(id, "f").expect("the symbol table is whole").svma;
+        let names = symbols.name(id, &[f, f + 1, f + 2]);
+        prop_assert_eq!(names.frames.len(), 3);
+        // Whatever the debug information says, the symbol table still has a name.
+        prop_assert!(names.frames.iter().all(|frames| !frames.is_empty()), "{:?}", names);
     }
 }

@@ -109,13 +109,18 @@ impl Vdso {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
 
     #[test]
     fn the_vdso_of_a_process_names_clock_gettime() {
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat runs");
+        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("cat runs");
+        // Its answer says that exec is over: until then its memory is being set up.
+        child.stdin.as_mut().expect("piped").write_all(b"x").expect("written");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("an answer");
         let vdso = Vdso::of_process(child.id());
         drop(child.stdin.take());
         child.wait().expect("cat ends");
