@@ -81,14 +81,17 @@ impl PerfMapPlace {
     pub fn of_process(pid: u32) -> Result<PerfMapPlace, PerfMapError> {
         let status =
             std::fs::read(format!("/proc/{pid}/status")).map_err(|source| PerfMapError::Process { pid, source })?;
-        let status = String::from_utf8_lossy(&status);
+        let root =
+            if target_files::shares_our_root(pid) { PathBuf::from("/") } else { format!("/proc/{pid}/root").into() };
+        Ok(PerfMapPlace::from_status(pid, &String::from_utf8_lossy(&status), root))
+    }
+
+    fn from_status(pid: u32, status: &str, root: PathBuf) -> PerfMapPlace {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         // `NSpid:` has the PID in each namespace, the innermost last; `Uid:` the real and the effective one first.
         let inner_pid = field("NSpid:").and_then(|pids| pids.split_ascii_whitespace().next_back()?.parse().ok());
         let uid = field("Uid:").and_then(|uids| uids.split_ascii_whitespace().nth(1)?.parse().ok());
-        let root =
-            if target_files::shares_our_root(pid) { PathBuf::from("/") } else { format!("/proc/{pid}/root").into() };
-        Ok(PerfMapPlace { root, inner_pid: inner_pid.unwrap_or(pid), uid: uid.unwrap_or(0) })
+        PerfMapPlace { root, inner_pid: inner_pid.unwrap_or(pid), uid: uid.unwrap_or(0) }
     }
 
     /// Reads the map.
@@ -264,6 +267,13 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
         let place = PerfMapPlace { root: root.path().into(), inner_pid: 7, uid: 0 };
         assert!(matches!(place.read(), Err(PerfMapError::Open(OpenError::NotRegular { .. }))));
+    }
+
+    #[test]
+    fn a_process_in_a_container_names_its_map_by_its_inner_pid() {
+        let status = "Name:\tnode\nPid:\t4242\nUid:\t0\t1000\t0\t1000\nNSpid:\t4242\t17\t7\n";
+        let place = PerfMapPlace::from_status(4242, status, "/proc/4242/root".into());
+        assert_eq!(place, PerfMapPlace { root: "/proc/4242/root".into(), inner_pid: 7, uid: 1000 });
     }
 
     #[test]

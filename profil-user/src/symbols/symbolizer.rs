@@ -58,6 +58,9 @@ impl Names {
 
 /// Names addresses (SVMA) of an object, with the help of its debug file where there is one.
 pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> Names {
+    if object.handle.file().is_err() {
+        return Names::none(svmas.len(), Unnamed::FileGone);
+    }
     let tables: Vec<SymbolTable> =
         debug.into_iter().chain([object]).filter_map(|file| file.symbol_table().ok()).collect();
     let dwarf = debug.into_iter().chain([object]).find(|file| file.has_debug_info());
@@ -90,7 +93,7 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
 /// What the debug information of a file says about addresses; `None` when it cannot be used.
 fn names_from_dwarf(file: &ObjectFile, svmas: &[u64]) -> Option<Vec<Vec<Frame>>> {
     let size = snapshot::size_bytes(&file.headers);
-    let ours = file.handle.is_ours();
+    let ours = file.is_ours();
     let open = file.handle.file().ok()?;
     // Kept to the end: the path leads to it only while it lives.
     let copy;

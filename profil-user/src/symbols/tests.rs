@@ -103,8 +103,12 @@ fn a_symbol_without_a_size_ends_with_its_section() {
                     .size sized, .-sized\n.type sized, @function\nnop\nnop\n.section .other, \"ax\"\nnop\nnop\n";
     std::fs::write(workshop.path().join("bare.s"), assembly).expect("written");
     workshop.run("gcc", ["-nostdlib", "-shared", "-o", "bare.so", "bare.s"]);
-    let object = ObjectFile::new(std::fs::File::open(workshop.path().join("bare.so")).expect("opens"), Path::new("x"))
-        .expect("ELF");
+    let object = ObjectFile::new(
+        std::fs::File::open(workshop.path().join("bare.so")).expect("opens"),
+        Path::new("x"),
+        Origin::Host,
+    )
+    .expect("ELF");
     let table = object.symbol_table().expect("a table");
     let bare = table.find("bare").expect("named").svma;
     let name = |svma| table.name_of(svma).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -352,6 +356,64 @@ fn text_and_segments_hold_the_code() {
     assert_ne!(offset, hot, "lld gives code another address than its place in the file");
     assert_eq!(object.svma_of(offset), Some(hot));
     assert!(object.segment_of(offset).is_some_and(|segment| segment.is_code()));
+}
+
+#[test]
+fn a_file_without_section_headers_still_has_addresses_and_a_build_id() {
+    let workshop = Workshop::new();
+    let program = workshop.program(&["-Wl,--build-id"]);
+    let with_sections = symbols();
+    let (hot, expected) = {
+        let mut symbols = with_sections;
+        let id = symbols.open(&file(&program));
+        (symbols.symbol(id, "hot").expect("hot").svma, symbols.object(id).build_id.clone())
+    };
+    let mut bytes = std::fs::read(&program).expect("read");
+    // e_shoff; e_shentsize is left, e_shnum and e_shstrndx are cleared.
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    std::fs::write(workshop.path().join("bare"), bytes).expect("written");
+    let mut symbols = symbols();
+    let id = symbols.open(&file(&workshop.path().join("bare")));
+    assert!(expected.is_some() && symbols.object(id).build_id == expected);
+    let object = symbols.object(id).file.as_ref().expect("usable");
+    assert!(object.text_span().expect("a code segment").contains(&hot));
+    assert_eq!(object.svma_of(object.file_offset_of(hot).expect("in the file")), Some(hot));
+    assert_eq!(symbols.name(id, &[hot]).unnamed, Some(Unnamed::Stripped));
+}
+
+#[test]
+fn notes_that_lie_about_their_size_have_no_build_id() {
+    let note = [4u32.to_le_bytes(), 8u32.to_le_bytes(), 3u32.to_le_bytes()].concat();
+    let note = [&note[..], b"GNU\0", b"12345678"].concat();
+    assert_eq!(elf_headers::build_id_in_notes(&note), BuildId::new(b"12345678"));
+    for (field, size) in [(0, 5_000_000u32), (0, u32::MAX), (4, 5_000_000), (4, u32::MAX), (4, 0)] {
+        let mut note = note.clone();
+        note[field..field + 4].copy_from_slice(&size.to_le_bytes());
+        assert_eq!(elf_headers::build_id_in_notes(&note), None, "{field}: {size}");
+    }
+}
+
+#[test]
+fn more_files_than_descriptors_are_named_all_the_same() {
+    let workshop = Workshop::new();
+    let mut symbols = symbols();
+    let paths: Vec<PathBuf> = (0..OPEN_LIMIT + 3).map(|index| workshop.path().join(index.to_string())).collect();
+    let ids: Vec<ObjectId> = paths
+        .iter()
+        .map(|path| {
+            std::fs::write(path, small_elf()).expect("written");
+            symbols.open(&file(path))
+        })
+        .collect();
+    let closed = |symbols: &Symbols| {
+        ids.iter().filter(|id| symbols.object(**id).file.as_ref().expect("usable").handle.is_closed()).count()
+    };
+    assert_eq!(closed(&symbols), 3);
+    let f = symbols.symbol(ids[0], "f").expect("the file is opened again").svma;
+    assert_eq!(outermost(&name_one(&mut symbols, ids[0], f)), Some("f"));
+    std::fs::remove_file(&paths[1]).expect("removed");
+    assert_eq!(symbols.name(ids[1], &[f]).unnamed, Some(Unnamed::FileGone));
 }
 
 /// A small program to mutate, built once.
