@@ -26,7 +26,11 @@ pub struct MapEntry {
     pub device: (u32, u32),
     /// Inode number of the file; 0 without a file.
     pub inode: u64,
-    /// Path as the target sees it, or the kernel's name for the memory; empty for plain anonymous memory.
+    /// Path as the target's mount namespace has it, or the kernel's name for the memory; empty for plain anonymous
+    /// memory.
+    ///
+    /// For a target in a container (pivot_root) that is the path that the target sees, for one in a mere chroot(2)
+    /// it is not: the directory that it is confined to comes first.
     pub path: OsString,
     /// Whether the file has been unlinked since it was mapped.
     ///

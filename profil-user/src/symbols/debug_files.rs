@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::debuginfod::Debuginfod;
 use super::elf_headers::read_bytes;
-use super::object_file::ObjectFile;
+use super::object_file::{ObjectFile, Origin};
 use super::target_files;
 use crate::build_id::BuildId;
 
@@ -21,13 +21,15 @@ pub const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 /// Most bytes of a `.gnu_debuglink` section: a file name and a checksum.
 const LINK_LIMIT: u64 = 8 * 1024;
 
-/// The root directory that paths of a target are looked up in, and debug files of its own.
+/// A program in a root directory.
 #[derive(Clone, Copy, Debug)]
-pub struct TargetRoot<'a> {
+struct Rooted<'a> {
     /// The directory, such as `/proc/PID/root`.
-    pub root: &'a Path,
+    root: &'a Path,
     /// Path of the program in it.
-    pub path: &'a Path,
+    path: &'a Path,
+    /// Whose root directory it is.
+    origin: Origin,
 }
 
 /// Where debug files are looked for.
@@ -43,36 +45,37 @@ impl DebugFiles {
     /// Finds the debug file of an object in the root of the target that runs it.
     ///
     /// A container can bring its own debug files. They are looked for while it lives, and never on the network.
-    pub fn find_in_target(&self, object: &ObjectFile, target: TargetRoot<'_>) -> Option<ObjectFile> {
+    pub fn find_in_target(&self, object: &ObjectFile, root: &Path, path: &Path) -> Option<ObjectFile> {
         let directories = [PathBuf::from(SYSTEM_DEBUG_DIR)];
-        find_below(target.root, target.path, object, &directories)
+        find_below(Rooted { root, path, origin: Origin::Target }, object, &directories)
     }
 
     /// Finds the debug file of an object on this host, or fetches it.
     ///
     /// `path` is that of the object, should debug files be laid out by paths.
     pub fn find(&mut self, object: &ObjectFile, path: &Path) -> Option<ObjectFile> {
-        let root = Path::new("/");
+        let place = Rooted { root: Path::new("/"), path, origin: Origin::Host };
         // Relative directories are the user's, relative to where profil runs.
         let mut directories: Vec<PathBuf> =
             self.directories.iter().filter_map(|directory| std::path::absolute(directory).ok()).collect();
         directories.push(PathBuf::from(SYSTEM_DEBUG_DIR));
-        find_below(root, path, object, &directories).or_else(|| {
+        find_below(place, object, &directories).or_else(|| {
             let build_id = object.build_id.as_ref()?;
             let (file, path) = self.debuginfod.as_mut()?.fetch(build_id)?;
-            accept(file, &path, object, None)
+            accept(file, &path, Origin::Host, object, None)
         })
     }
 }
 
-fn find_below(root: &Path, path: &Path, object: &ObjectFile, directories: &[PathBuf]) -> Option<ObjectFile> {
+fn find_below(place: Rooted<'_>, object: &ObjectFile, directories: &[PathBuf]) -> Option<ObjectFile> {
+    let Rooted { root, path, origin } = place;
     let by_build_id = object.build_id.iter().flat_map(|build_id| {
         let name = build_id_path(build_id);
         directories.iter().map(move |directory| directory.join(&name))
     });
     let try_path = |candidate: PathBuf, checksum| {
         let file = target_files::open_below(root, &candidate).ok()?;
-        accept(file, &candidate, object, checksum)
+        accept(file, &candidate, origin, object, checksum)
     };
     if let Some(found) = by_build_id.into_iter().find_map(|candidate| try_path(candidate, None)) {
         return Some(found);
@@ -95,8 +98,8 @@ fn build_id_path(build_id: &BuildId) -> PathBuf {
 }
 
 /// The file, if it is the debug file of the object: by the build IDs of both, or else by the checksum in the link.
-fn accept(file: File, path: &Path, object: &ObjectFile, checksum: Option<u32>) -> Option<ObjectFile> {
-    let debug = ObjectFile::new(file, path).ok()?;
+fn accept(file: File, path: &Path, origin: Origin, object: &ObjectFile, checksum: Option<u32>) -> Option<ObjectFile> {
+    let debug = ObjectFile::new(file, path, origin).ok()?;
     // A link can lead back to the file itself.
     if debug.handle.state() == object.handle.state() {
         return None;

@@ -314,3 +314,9 @@ fn build_id_note<Elf: FileHeader<Endian = Endianness>>(
     }
     None
 }
+
+/// The GNU build ID in notes of this machine's word size and byte order, as the kernel shows its own.
+pub fn build_id_in_notes(notes: &[u8]) -> Option<BuildId> {
+    let endian = if cfg!(target_endian = "big") { Endianness::Big } else { Endianness::Little };
+    build_id_note::<elf::FileHeader64<Endianness>>(endian, 4, notes)
+}

@@ -71,7 +71,7 @@ impl FileHandle {
         self.state.size
     }
 
-    /// Whether nobody but root and we can have written it: it belongs to one of the two, and only its owner may write.
+    /// Whether only a root and we can have written it: it belongs to one of the two, and only its owner may write.
     pub fn is_ours(&self) -> bool {
         (self.owner == 0 || self.owner == rustix::process::geteuid().as_raw()) && self.mode & 0o022 == 0
     }
@@ -89,6 +89,16 @@ impl FileHandle {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Arc::new(file))
+    }
+
+    /// Whether it is closed.
+    pub fn is_closed(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// Closes the file for good: it is gone from now on, unless it was parked before.
+    pub fn close(&mut self) {
+        self.open = None;
     }
 
     /// Closes the file until it is needed, if a path leads to it; says whether it did.

@@ -1,25 +1,34 @@
 //! From a pc to an object, and from an object's address to a name.
 //!
 //! A target's files are opened while it lives ([`Symbols::open`]): by the end they may be deleted, replaced, or in a
-//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]).
+//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]). The kernel
+//! ([`kernel`]), the vDSO ([`vdso`]) and code made at run time ([`perf_map`]) have sources of their own.
 
 pub mod debug_files;
 pub mod debuginfod;
 pub mod demangle;
 pub mod elf_headers;
 pub mod file_handle;
+pub mod kernel;
 pub mod object_file;
+pub mod perf_map;
 pub mod snapshot;
 pub mod symbol_table;
 pub mod symbolizer;
 pub mod target_files;
+pub mod vdso;
 
-use std::collections::HashMap;
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use debug_files::{DebugFiles, TargetRoot};
-use file_handle::FileState;
-use object_file::ObjectFile;
+use debug_files::DebugFiles;
+use file_handle::{FileState, Parked};
+use object_file::{ObjectFile, Origin};
 use symbol_table::Symbol;
 use symbolizer::{Names, Unnamed};
 use target_files::{FoundBy, Identity, MappedFile, OpenedFile};
@@ -30,6 +39,9 @@ use crate::build_id::BuildId;
 ///
 /// A quarter of the usual limit of 1,024 descriptors: perf events, maps and sockets need some too.
 const OPEN_LIMIT: usize = 256;
+
+/// Most files that are kept open because no path leads to them: they were deleted, or are a container's.
+const HELD_LIMIT: usize = 384;
 
 /// Names an object in [`Symbols`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,6 +83,8 @@ pub struct Symbols {
     by_file: HashMap<Key, ObjectId>,
     /// Objects before this one are parked, or cannot be.
     next_to_park: usize,
+    /// Those of them whose files are still open, the oldest first.
+    held: VecDeque<ObjectId>,
 }
 
 /// What makes two mappings mappings of one object.
@@ -84,17 +98,29 @@ struct Key {
 impl Symbols {
     /// No objects yet; paths of processes that are gone are looked up below `other_root`, usually `/`.
     pub fn new(debug_files: DebugFiles, other_root: PathBuf) -> Symbols {
-        Symbols { debug_files, other_root, objects: Vec::new(), by_file: HashMap::new(), next_to_park: 0 }
+        Symbols {
+            debug_files,
+            other_root,
+            objects: Vec::new(),
+            by_file: HashMap::new(),
+            next_to_park: 0,
+            held: VecDeque::new(),
+        }
     }
 
     /// Opens the file behind a mapping, or finds that it is one of those opened before.
     ///
-    /// Never fails: an object whose file cannot be used says why when names are asked for. Call it as soon as the
+    /// The path must be absolute, as the kernel gives it. Never fails: an object whose file cannot be used says why when names are asked for. Call it as soon as the
     /// mapping is known, while the process lives.
     pub fn open(&mut self, mapped: &MappedFile) -> ObjectId {
-        let file = target_files::open(mapped, &self.other_root)
-            .map_err(|_| Unnamed::FileGone)
-            .and_then(|OpenedFile { file, found_by }| usable(file, found_by, &mapped.identity, &mapped.path));
+        let own_root = mapped.pid.filter(|pid| !target_files::shares_our_root(*pid));
+        let file = target_files::open(mapped, &self.other_root).map_err(|_| Unnamed::FileGone).and_then(|opened| {
+            let ours = match opened.found_by {
+                FoundBy::Path => self.other_root == Path::new("/"),
+                FoundBy::Mapping | FoundBy::TargetRoot => own_root.is_none(),
+            };
+            usable(opened, if ours { Origin::Host } else { Origin::Target }, mapped)
+        });
         let key = Key {
             path: mapped.path.clone(),
             expected: mapped.identity.build_id.clone(),
@@ -103,10 +129,9 @@ impl Symbols {
         if let Some(id) = self.by_file.get(&key) {
             return *id;
         }
-        let debug_in_target = mapped.pid.filter(|pid| !target_files::shares_our_root(*pid)).and_then(|pid| {
+        let debug_in_target = own_root.and_then(|pid| {
             let root = format!("/proc/{pid}/root");
-            let target = TargetRoot { root: Path::new(&root), path: &mapped.path };
-            self.debug_files.find_in_target(file.as_ref().ok()?, target)
+            self.debug_files.find_in_target(file.as_ref().ok()?, Path::new(&root), &mapped.path)
         });
         let from_file = || file.as_ref().ok().and_then(|object| object.build_id.clone());
         let id = ObjectId(self.objects.len());
@@ -156,11 +181,19 @@ impl Symbols {
     fn park_oldest(&mut self) {
         while self.objects.len() - self.next_to_park > OPEN_LIMIT {
             let object = &mut self.objects[self.next_to_park];
-            if let Ok(file) = &mut object.file {
-                // What no path leads to stays open: it could not be named otherwise.
-                file.handle.park();
+            if object.file.as_mut().is_ok_and(|file| file.handle.park() == Parked::No) {
+                self.held.push_back(ObjectId(self.next_to_park));
             }
             self.next_to_park += 1;
+        }
+        // Their names are lost, their addresses are not: the headers stay.
+        while self.held.len() > HELD_LIMIT {
+            let Some(oldest) = self.held.pop_front() else { break };
+            let object = &mut self.objects[oldest.0];
+            if let Ok(file) = &mut object.file {
+                file.handle.close();
+            }
+            object.debug_in_target = None;
         }
     }
 }
@@ -174,10 +207,12 @@ fn debug_file(debug_files: &mut DebugFiles, object: &Object, file: &ObjectFile) 
 }
 
 /// Reads the file, if it is the one that was mapped.
-fn usable(file: std::fs::File, found_by: FoundBy, identity: &Identity, path: &Path) -> Result<ObjectFile, Unnamed> {
-    let same_inode = identity.inode.and_then(|inode| target_files::same_inode(&file, inode));
-    let object = ObjectFile::new(file, path).map_err(|_| Unnamed::NotElf)?;
-    let same = match &identity.build_id {
+fn usable(opened: OpenedFile, origin: Origin, mapped: &MappedFile) -> Result<ObjectFile, Unnamed> {
+    let OpenedFile { file, found_by } = opened;
+    let Identity { build_id, inode } = &mapped.identity;
+    let same_inode = inode.and_then(|inode| target_files::same_inode(&file, inode));
+    let object = ObjectFile::new(file, &mapped.path, origin).map_err(|_| Unnamed::NotElf)?;
+    let same = match build_id {
         Some(expected) => object.build_id.as_ref() == Some(expected),
         // What the mapping itself leads to needs no proof.
         None => found_by == FoundBy::Mapping || same_inode != Some(false),

@@ -10,6 +10,15 @@ use super::symbol_table::{Symbol, SymbolTable};
 use super::target_files;
 use crate::build_id::BuildId;
 
+/// Whose file system a file was found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// That of the host, as this process sees it.
+    Host,
+    /// One of a target's own, such as a container's: there, root is not our root.
+    Target,
+}
+
 /// An ELF file, open, with its headers read.
 #[derive(Debug)]
 pub struct ObjectFile {
@@ -19,6 +28,8 @@ pub struct ObjectFile {
     pub build_id: Option<BuildId>,
     /// Its headers.
     pub headers: ElfHeaders,
+    /// Whose file system it is in.
+    pub origin: Origin,
     /// The file itself.
     pub handle: FileHandle,
 }
@@ -28,11 +39,16 @@ impl ObjectFile {
     ///
     /// # Errors
     /// [`ElfError`] when it is not ELF.
-    pub fn new(file: File, path: &Path) -> Result<ObjectFile, ElfError> {
+    pub fn new(file: File, path: &Path, origin: Origin) -> Result<ObjectFile, ElfError> {
         let headers = ElfHeaders::read(&file)?;
         let build_id = headers.build_id(&file);
         let handle = FileHandle::new(file).map_err(|source| ElfError::Read { offset: 0, size: 0, source })?;
-        Ok(ObjectFile { display_path: target_files::display(path.as_os_str()), build_id, headers, handle })
+        Ok(ObjectFile { display_path: target_files::display(path.as_os_str()), build_id, headers, origin, handle })
+    }
+
+    /// Whether nobody but the host's root and we can have written it.
+    pub fn is_ours(&self) -> bool {
+        self.origin == Origin::Host && self.handle.is_ours()
     }
 
     /// Whether the file holds DWARF debug information.

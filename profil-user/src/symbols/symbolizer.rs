@@ -58,6 +58,9 @@ impl Names {
 
 /// Names addresses (SVMA) of an object, with the help of its debug file where there is one.
 pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> Names {
+    if object.handle.file().is_err() {
+        return Names::none(svmas.len(), Unnamed::FileGone);
+    }
     let tables: Vec<SymbolTable> =
         debug.into_iter().chain([object]).filter_map(|file| file.symbol_table().ok()).collect();
     let dwarf = debug.into_iter().chain([object]).find(|file| file.has_debug_info());
@@ -66,9 +69,21 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
         None => Vec::new(),
     };
     frames.resize(svmas.len(), Vec::new());
-    for (frames, svma) in frames.iter_mut().zip(svmas).filter(|(frames, _)| frames.is_empty()) {
+    for (frames, svma) in frames.iter_mut().zip(svmas) {
         let symbol = tables.iter().find_map(|table| table.name_of(*svma));
-        frames.extend(symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol))));
+        let symbol = symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol)));
+        match (frames.last_mut(), symbol) {
+            (None, symbol) => frames.extend(symbol),
+            // Line tables alone (`-gline-tables-only`, `debug = "line-tables-only"`) have bare names, `new` for every
+            // constructor: the mangled name in the symbol table says which.
+            (Some(function), Some(Frame { function: full, system_name: Some(mangled), .. }))
+                if function.system_name.is_none() =>
+            {
+                function.function = full;
+                function.system_name = Some(mangled);
+            }
+            (Some(_), _) => {}
+        }
     }
     let full = dwarf.is_some() || tables.iter().any(|table| table.is_full);
     let why = if full { Unnamed::NoSymbol } else { Unnamed::Stripped };
@@ -78,7 +93,7 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
 /// What the debug information of a file says about addresses; `None` when it cannot be used.
 fn names_from_dwarf(file: &ObjectFile, svmas: &[u64]) -> Option<Vec<Vec<Frame>>> {
     let size = snapshot::size_bytes(&file.headers);
-    let ours = file.handle.is_ours();
+    let ours = file.is_ours();
     let open = file.handle.file().ok()?;
     // Kept to the end: the path leads to it only while it lives.
     let copy;
