@@ -30,7 +30,7 @@ pub fn run(workspace: &Workspace, mode: Mode) -> Result<()> {
     setup::run(workspace, setup::Wanted::default(), setup::Talk::Changes)?;
     step("eBPF object", || ebpf::build(workspace, ebpf::HOST_ARCH).map(drop))?;
     sources(workspace, mode)?;
-    step("unit and doc tests", || command::run_quietly(unit_tests(workspace).arg("--quiet")))
+    step("unit and doc tests", || command::run_captured(unit_tests(workspace).arg("--quiet")))
 }
 
 /// The checks that run no test. They need the eBPF object, which profil-user embeds.

@@ -27,6 +27,20 @@ pub fn run_quietly(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command and shows what it printed only if it fails.
+///
+/// # Errors
+///
+/// If it cannot be started or does not succeed.
+pub fn run_captured(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot run `{}`", shown(command)))?;
+    if !output.status.success() {
+        eprint!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!("`{}` failed: {}", shown(command), output.status);
+    }
+    Ok(())
+}
+
 /// The trimmed stdout of a command that succeeds, `None` where it is missing or fails: for questions to the system.
 pub fn answer(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;

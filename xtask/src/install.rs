@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
@@ -14,8 +15,13 @@ use crate::{command, ebpf, root};
 pub fn build(workspace: &Workspace) -> Result<()> {
     setup::run(workspace, Wanted::default(), Talk::Changes)?;
     ebpf::build(workspace, ebpf::HOST_ARCH)?;
-    // Quiet unless there is something to build: what `run` says should be what profil says.
-    command::run_quietly(workspace.cargo("build").args(["--release", "--package", "profil-user", "--bin", "profil"]))
+    let mut cargo = workspace.cargo("build");
+    cargo.args(["--release", "--package", "profil-user", "--bin", "profil"]);
+    // The first build shows its progress; later, what `run` says should be what profil says.
+    if workspace.profil().exists() {
+        cargo.arg("--quiet");
+    }
+    command::run_quietly(&mut cargo)
 }
 
 /// Builds, then becomes `profil ARGS` as root, so that its exit status and its signals are its own.
@@ -23,18 +29,43 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 /// Returns only if that fails.
 pub fn exec(workspace: &Workspace, args: &[OsString]) -> Result<std::convert::Infallible> {
     build(workspace)?;
-    let error = root::command(workspace.profil(), "load the eBPF program")?.args(args).exec();
+    let mut profil = root::command(workspace.profil(), "load the eBPF program")?;
+    forget_cargo(&mut profil, workspace);
+    let error = profil.args(args).exec();
     Err(error).with_context(|| format!("cannot run {}", workspace.profil().display()))
+}
+
+/// Takes back what `cargo run` and rustup put into the environment: the command that profil starts has its user's.
+fn forget_cargo(command: &mut Command, workspace: &Workspace) {
+    const NAMES: [&str; 4] = ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTUP_TOOLCHAIN_SOURCE", "RUST_RECURSION_COUNT"];
+    const PREFIXES: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "PROFIL_EBPF_"];
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if NAMES.contains(&&*text) || PREFIXES.iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    // Cargo puts its own folders, and those of the toolchain's libraries, in front of the user's.
+    let Some(path) = std::env::var_os("LD_LIBRARY_PATH") else { return };
+    let is_cargos = |dir: &Path| {
+        dir.starts_with(workspace.target())
+            || dir.join("rustlib").exists()
+            || dir.components().any(|part| part.as_os_str() == "rustlib")
+    };
+    let users: Vec<_> = std::env::split_paths(&path).filter(|dir| !is_cargos(dir)).collect();
+    match std::env::join_paths(&users) {
+        Ok(users) if !users.is_empty() => command.env("LD_LIBRARY_PATH", users),
+        _ => command.env_remove("LD_LIBRARY_PATH"),
+    };
 }
 
 /// Builds, then copies the binary into `prefix`/bin, as root where the folder is not ours.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
     build(workspace)?;
     let to = prefix.join("bin/profil");
-    let install = |mut command: std::process::Command| {
-        command::run(command.args(["-D", "-m", "755"]).arg(workspace.profil()).arg(&to))
-    };
-    let as_user = std::process::Command::new("install");
+    let install =
+        |mut command: Command| command::run(command.args(["-D", "-m", "755"]).arg(workspace.profil()).arg(&to));
+    let as_user = Command::new("install");
     if is_writable(prefix) {
         install(as_user)?;
     } else {
@@ -49,6 +80,5 @@ fn is_writable(dir: &Path) -> bool {
     let dir = if dir.join("bin").exists() { dir.join("bin") } else { dir.to_owned() };
     let existing = dir.ancestors().find(|dir| dir.exists());
     // test(1) asks access(2), which knows of root, groups and read-only mounts; the mode bits do not.
-    existing
-        .is_some_and(|dir| std::process::Command::new("test").arg("-w").arg(dir).status().is_ok_and(|s| s.success()))
+    existing.is_some_and(|dir| Command::new("test").arg("-w").arg(dir).status().is_ok_and(|s| s.success()))
 }

@@ -55,7 +55,8 @@ pub fn missing(wanted: &[Package]) -> Vec<Package> {
     wanted.iter().filter(|package| !is_installed(package)).copied().collect()
 }
 
-/// Installs packages with apt-get; `apt-get update` only where apt does not know one of them yet.
+/// Installs packages with apt-get, or brings them to the newest version; `apt-get update` only where it does not work
+/// without: apt does not know one of them yet, or knows only versions that its server no longer has.
 ///
 /// # Errors
 ///
@@ -71,9 +72,12 @@ pub fn install(packages: &[Package]) -> Result<()> {
     for Package { name, why } in packages {
         eprintln!("setup: installing {name}: {why}");
     }
-    if !names().all(has_candidate) {
-        command::run(apt_get()?.args(["--quiet", "--quiet", "update"])).context("cannot refresh the package lists")?;
+    let mut install = apt_get()?;
+    install.args(["--quiet", "--quiet", "--yes", "--no-install-recommends", "install"]).args(names());
+    if names().all(has_candidate) && command::run(&mut install).is_ok() {
+        return Ok(());
     }
+    update()?;
     let unknown: Vec<_> = names().filter(|name| !has_candidate(name)).collect();
     if !unknown.is_empty() {
         bail!(
@@ -81,9 +85,12 @@ pub fn install(packages: &[Package]) -> Result<()> {
             unknown.join(", ")
         );
     }
-    let mut install = apt_get()?;
-    install.args(["--quiet", "--quiet", "--yes", "--no-install-recommends", "install"]).args(names());
     command::run(&mut install).context("cannot install Debian packages")
+}
+
+/// Fetches the lists of packages.
+pub fn update() -> Result<()> {
+    command::run(apt_get()?.args(["--quiet", "--quiet", "update"])).context("cannot refresh the package lists")
 }
 
 fn apt_get() -> Result<Command> {

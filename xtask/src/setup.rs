@@ -61,19 +61,23 @@ pub fn run(workspace: &Workspace, wanted: Wanted, talk: Talk) -> Result<()> {
 }
 
 fn toolchain(talk: Talk) -> Result<()> {
-    if Toolchain::nightly().is_none() {
-        if root::on_path("apt-get") {
-            packages(packages::TOOLCHAIN, talk)?;
-        }
+    if Toolchain::nightly().is_none() && root::on_path("apt-get") {
+        packages(packages::TOOLCHAIN, talk)?;
         if Toolchain::find().is_none() {
             toolchain::link()?;
+        }
+        if Toolchain::find().is_none() {
+            eprintln!("setup: Debian's rustc is older than the workspace asks for: looking for a newer one");
+            packages::update()?;
+            packages::install(packages::TOOLCHAIN)?;
         }
     }
     match Toolchain::find() {
         Some(toolchain) => talk.found(&format!("toolchain {} for the eBPF object", toolchain.summary())),
         None => bail!(
-            "no toolchain has the source of `core`, from which the eBPF object is built: \
-             `rustup toolchain install nightly --component rust-src`"
+            "no toolchain since Rust {} has the source of `core`, from which the eBPF object is built: \
+             `rustup toolchain install nightly --component rust-src`",
+            env!("CARGO_PKG_RUST_VERSION")
         ),
     }
     Ok(())

@@ -52,12 +52,18 @@ impl Toolchain {
         Self::named(LINKED)
     }
 
-    /// The toolchain of that name, if it is installed and has the source of `core`.
+    /// The toolchain of that name, if it is installed, has the source of `core`, and is new enough for the workspace.
     fn named(name: &str) -> Option<Self> {
         let rustc = |question: &str| command::answer(rustup().args(["run", name, "rustc", question]));
         let sysroot = command::answer(rustup().args(["run", name, "rustc", "--print", "sysroot"]))?;
         Path::new(&sysroot).join("lib/rustlib/src/rust/library/core/src/lib.rs").exists().then_some(())?;
-        Some(Self { name: name.to_owned(), version: rustc("-vV")? })
+        let toolchain = Self { name: name.to_owned(), version: rustc("-vV")? };
+        (toolchain.minor()? >= minor(env!("CARGO_PKG_RUST_VERSION"))?).then_some(toolchain)
+    }
+
+    /// The 95 of Rust 1.95.
+    fn minor(&self) -> Option<u32> {
+        minor(self.version.lines().find_map(|line| line.strip_prefix("release: "))?)
     }
 
     fn llvm(&self) -> Option<u32> {
@@ -88,8 +94,25 @@ pub fn link() -> Result<()> {
         .context("cannot link Debian's toolchain into rustup")
 }
 
+fn minor(version: &str) -> Option<u32> {
+    version.split('.').nth(1)?.parse().ok()
+}
+
 fn rustup() -> Command {
     let mut rustup = Command::new("rustup");
     rustup.env("RUSTUP_AUTO_INSTALL", "0").env_remove("RUSTUP_TOOLCHAIN");
     rustup
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_rustc_says() {
+        let version = "rustc 1.97.0-nightly (e50aa6fba 2026-05-19)\nrelease: 1.97.0-nightly\nLLVM version: 22.1.4";
+        let toolchain = Toolchain { name: "nightly".to_owned(), version: version.to_owned() };
+        assert_eq!((toolchain.minor(), toolchain.llvm()), (Some(97), Some(22)));
+        assert_eq!(toolchain.summary(), "nightly (rustc 1.97.0-nightly (e50aa6fba 2026-05-19))");
+    }
 }

@@ -37,6 +37,11 @@ impl Workspace {
         self.root.join("target").join(name)
     }
 
+    /// Where cargo builds.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Where the release build leaves `profil`.
     pub fn profil(&self) -> PathBuf {
         self.target.join("release/profil")

@@ -25,9 +25,14 @@ pub fn only_code(text: &str) -> String {
     code
 }
 
-/// The code before the module of unit tests.
-pub fn before_tests(code: &str) -> &str {
-    code.find("#[cfg(test)]\nmod ").map_or(code, |end| &code[..end])
+/// The code before an inline module of unit tests; nothing of a file that is such a module.
+pub fn without_tests<'a>(path: &str, code: &'a str) -> &'a str {
+    if path.ends_with("/tests.rs") {
+        return "";
+    }
+    let is_inline = |at: &usize| code[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
+    let mut modules = code.match_indices("#[cfg(test)]\nmod ").map(|(at, _)| at);
+    modules.find(is_inline).map_or(code, |end| &code[..end])
 }
 
 /// The words of a line of code: identifiers and keywords.
@@ -95,5 +100,15 @@ mod tests {
         {
             assert!(only_code(text).contains("unsafe"), "{text}: {}", only_code(text));
         }
+    }
+
+    #[test]
+    fn unit_tests_end_the_code_of_a_file() {
+        let rest = "fn after() {}\n";
+        let inline = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n}}\n{rest}");
+        assert_eq!(without_tests("a/tick.rs", &inline), "fn f() {}\n");
+        let elsewhere = format!("#[cfg(test)]\nmod tests;\n{rest}");
+        assert_eq!(without_tests("a/tick.rs", &elsewhere), elsewhere);
+        assert_eq!(without_tests("a/tick/tests.rs", rest), "");
     }
 }

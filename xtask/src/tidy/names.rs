@@ -1,6 +1,6 @@
 //! Rules on names: the words of the style guide, and no file that could hold anything.
 
-use super::code::{before_tests, only_code, words};
+use super::code::{only_code, without_tests, words};
 use super::{File, Finding};
 
 /// Words that the style guide replaces, each with its replacement.
@@ -47,11 +47,16 @@ pub fn words_of_the_style_guide(file: &File) -> Vec<Finding> {
     }
     let code = only_code(&file.text);
     let mut findings = Vec::new();
-    for (at, line) in before_tests(&code).lines().enumerate() {
-        for name in declared(line) {
+    let mut above = "";
+    for (at, line) in without_tests(&file.path, &code).lines().enumerate() {
+        let is_for_tests = above.contains("#[cfg(test)]");
+        above = line;
+        for name in declared(line).into_iter().filter(|_| !is_for_tests) {
             let parts = parts(name);
             for (word, instead) in WORDS {
-                if parts.iter().any(|part| part == word) && !FOREIGN.iter().any(|foreign| name.contains(foreign)) {
+                if parts.iter().any(|part| part == word)
+                    && !FOREIGN.iter().any(|foreign| name.to_lowercase().contains(foreign))
+                {
                     findings.push(file.finding(at + 1, format!("`{name}`: say {instead}, not {word}")));
                 }
             }
@@ -98,7 +103,13 @@ mod tests {
 
     #[test]
     fn foreign_words_stand_where_they_are_foreign() {
-        for line in ["let max_sample_rate = 1;", "attr.sample_period = 1;", "// let sample", "let description = 0;"] {
+        for line in [
+            "const MAX_SAMPLE_RATE: u8 = 1;",
+            "#[cfg(test)]\nmod sample;",
+            "attr.sample_period = 1;",
+            "// let sample",
+            "let description = 0;",
+        ] {
             assert_eq!(words_of_the_style_guide(&file("a/src/tick.rs", line)), [], "{line}");
         }
         assert_eq!(words_of_the_style_guide(&file("a/src/sink/pprof.rs", "struct Sample;")), []);

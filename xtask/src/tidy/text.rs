@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::code::{before_tests, only_code};
+use super::code::{only_code, without_tests};
 use super::{File, Finding};
 use crate::arguments::Args;
 
@@ -22,7 +22,7 @@ pub fn code_lines(file: &File) -> Vec<Finding> {
         return Vec::new();
     }
     let code = only_code(&file.text);
-    let lines = before_tests(&code).lines().filter(|line| !line.trim().is_empty()).count();
+    let lines = without_tests(&file.path, &code).lines().filter(|line| !line.trim().is_empty()).count();
     if lines <= MAX_LINES {
         return Vec::new();
     }
