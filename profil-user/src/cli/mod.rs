@@ -1,0 +1,3 @@
+//! The commands: their arguments, and what they print.
+
+pub mod report;
