@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_missing_file_says_how_to_get_one() {
         let error = load(Path::new("no/such/profile.pb.gz")).unwrap_err();
-        insta::assert_snapshot!(format!("{error:#}"), @"");
+        insta::assert_snapshot!(format!("{error:#}"), @"cannot open no/such/profile.pb.gz: no such file; record one first: `profil -- CMD`, or name one: `profil report FILE`");
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             format!("{:#}", load(&path).unwrap_err()).replace(&directory.path().display().to_string(), "DIR")
         };
-        insta::assert_snapshot!(error("gmon.out", b"gmon\x01\0\0\0"), @"");
-        insta::assert_snapshot!(error("empty", b""), @"");
+        insta::assert_snapshot!(error("gmon.out", b"gmon\x01\0\0\0"), @"cannot show DIR/gmon.out: cannot read the profile: the file is not a pprof profile but gmon.out, the input of gprof");
+        insta::assert_snapshot!(error("empty", b""), @"cannot show DIR/empty: cannot read the profile: the file is empty; was the recording cut short?");
     }
 }

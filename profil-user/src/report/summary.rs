@@ -114,13 +114,13 @@ mod tests {
     #[test]
     fn the_summary_names_every_number_it_has() {
         let line = summary_line(&tally(9812, 158, Some(10.011), 997.0), "cpu-clock", RunFile::Wrote(Path::new("p.gz")));
-        insta::assert_snapshot!(line, @"");
+        insta::assert_snapshot!(line, @"profil: 9,970 ticks (9,812 stray, 158 no_user_pc), 9,981 expected, 11 missed (0.1 %); 997 Hz asked, 996 real; cpu-clock; 10.01 CPU s; wrote p.gz");
     }
 
     #[test]
     fn the_summary_leaves_out_what_is_not_known() {
-        insta::assert_snapshot!(summary_line(&tally(1, 0, None, 0.0), "", RunFile::None), @"");
-        insta::assert_snapshot!(summary_line(&tally(0, 0, Some(0.0), 19.0), "task-clock", RunFile::None), @"");
+        insta::assert_snapshot!(summary_line(&tally(1, 0, None, 0.0), "", RunFile::None), @"profil: 1 tick (1 stray)");
+        insta::assert_snapshot!(summary_line(&tally(0, 0, Some(0.0), 19.0), "task-clock", RunFile::None), @"profil: 0 ticks, 0 expected, 0 missed; 19 Hz asked; task-clock; 0.00 CPU s");
     }
 
     #[test]
