@@ -1,3 +1,4 @@
-//! The command line: the only place that prints.
+//! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
 pub mod doctor;
+pub mod report;

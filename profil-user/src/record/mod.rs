@@ -5,5 +5,5 @@ mod recorder;
 mod resolve;
 mod selection;
 
-pub use recorder::{RecordError, Recorder};
+
 pub use selection::{Cgroup, CgroupError, Filters, Follow, ModeFilter, RecordConfig, Rows, Selection, SelectionError};
