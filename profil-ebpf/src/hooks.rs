@@ -42,7 +42,12 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
                 debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
                 return 0;
             }
-            announce(EventKind::Fork, tgid, &process, Details { other_image: parent.image, task: child, comm, cpu_ns: 0 });
+            announce(
+                EventKind::Fork,
+                tgid,
+                &process,
+                Details { other_image: parent.image, task: child, comm, cpu_ns: 0 },
+            );
             debug!(&ctx, "process {} is a child of {}", tgid, parent_tgid);
         }
         // The PID is used again by a process that nobody asked for: forget the one that had it.

@@ -8,7 +8,7 @@ use std::fs;
 
 use profil_common::{Event, EventKind};
 
-use crate::maps;
+use crate::maps::{self, Backing};
 use crate::objects::{ObjectId, Objects, Sighting};
 use crate::sideband::{Mapped, Record, RecordKind};
 use crate::symbols::target_files::Inode;
@@ -18,7 +18,7 @@ use crate::symbols::target_files::Inode;
 pub struct Place {
     /// The object.
     pub object: ObjectId,
-    /// Byte of the object that the pc stands at.
+    /// Byte of the object that the pc stands at; the pc itself (AVMA) where no file stands behind the object.
     pub file_offset: u64,
 }
 
@@ -192,7 +192,22 @@ impl Images {
         // An image that was there before the session has the first space, not one that an exec made since.
         let space = spaces.iter().rev().find(|space| space.born_ns <= *born_ns).or(spaces.first())?;
         let (start, code) = space.code.range(..=pc).next_back()?;
-        (pc < code.end).then(|| Place { object: code.object, file_offset: pc - start + code.file_offset })
+        if pc >= code.end {
+            return None;
+        }
+        let file_offset = match self.objects.get(code.object).backing {
+            Backing::File | Backing::Vdso => pc - start + code.file_offset,
+            _ => pc,
+        };
+        Some(Place { object: code.object, file_offset })
+    }
+
+    /// Whether the image runs code that no file stands behind, as a JIT's does.
+    pub fn has_anonymous_code(&self, image: u64) -> bool {
+        let spaces = self.images.get(&image).and_then(|image| self.spaces.get(&image.pid));
+        spaces.and_then(|spaces| spaces.last()).is_some_and(|space| {
+            space.code.values().any(|code| self.objects.get(code.object).backing == Backing::Anonymous)
+        })
     }
 
     /// An image by its identity.

@@ -61,6 +61,23 @@ pub fn is_initial() -> io::Result<bool> {
     Ok(ProcDir::open(std::process::id())?.namespace("pid")? == INITIAL_PID_NAMESPACE)
 }
 
+/// Inode number of our PID namespace, by which eBPF programs find our numbers; 0 when it is the initial one.
+pub fn own_number_if_nested() -> u32 {
+    let number = ProcDir::open(std::process::id()).and_then(|directory| directory.namespace("pid"));
+    match number {
+        Ok(INITIAL_PID_NAMESPACE) | Err(_) => 0,
+        Ok(number) => number as u32,
+    }
+}
+
+/// Id in the initial PID namespace of a thread, by its number in ours.
+///
+/// # Errors
+/// As [`translate_process`]; none in the initial namespace.
+pub fn initial_tid(tid: u32) -> Result<u32, NamespaceError> {
+    if own_number_if_nested() == 0 { Ok(tid) } else { translate_thread(tid).map(|ids| ids.tid) }
+}
+
 /// Ids in the initial PID namespace of the process behind a pidfd.
 ///
 /// # Errors

@@ -5,5 +5,6 @@ mod recorder;
 mod resolve;
 mod selection;
 
+pub use recorder::{RecordError, Recorder, Remark};
 
 pub use selection::{Cgroup, CgroupError, Filters, Follow, ModeFilter, RecordConfig, Rows, Selection, SelectionError};

@@ -1,0 +1,432 @@
+//! The recording itself: drains the tables while the targets run, and makes a profile of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant, SystemTime};
+
+use profil_common::{Counters, EventKind, Outcome, process_flags as pf, settings_flags as sf};
+
+use super::assemble::{self, Parts};
+use super::resolve::Resolved;
+use super::selection::{Follow, RecordConfig, Selection, SelectionError};
+use crate::clock::{Clock, ClockError, ClockKind, Idle, Inherit};
+use crate::images::{Images, Tracking};
+use crate::objects::Objects;
+use crate::probe::Features;
+use crate::probe::btf::{self, BtfError};
+use crate::process::namespace::{self, NamespaceError};
+use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
+use crate::session::{Session, SessionConfig, SessionError};
+use crate::sideband::{Sideband, SidebandError};
+use crate::symbols::Symbols;
+use crate::symbols::perf_map::{PerfMap, PerfMapPlace};
+use crate::symbols::symbolizer::Unnamed;
+use crate::tally::Tally;
+use crate::target_time::{ProcessTimes, TargetTime, ThreadTimes};
+
+/// How long the end of a recording waits for the kernel to free processes that have ended.
+const FREE_REPORTS_WAIT: Duration = Duration::from_millis(300);
+
+/// A recording that cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// A filter cannot be applied.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The kernel's layout is not known.
+    #[error(transparent)]
+    Layout(#[from] BtfError),
+    /// The eBPF object.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The clock.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+    /// News of mappings.
+    #[error(transparent)]
+    Sideband(#[from] SidebandError),
+    /// A thread's number cannot be translated.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The list of CPUs cannot be read.
+    #[error("cannot read {path}")]
+    Cpus {
+        /// The file.
+        path: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What is not as it should be in a profile, with its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// The kernel had no room for news of mappings: some code may be shown as unknown.
+    MappingsLost {
+        /// Records that were lost.
+        records: u64,
+    },
+    /// A process ran a set-uid or unreadable program, which ended its clock; the CPU clock took over.
+    ClockTakenOver {
+        /// PIDs of the processes.
+        pids: Vec<u32>,
+    },
+    /// Rows and counters disagree: a fault of profil.
+    Unaccounted {
+        /// Ticks by the counter.
+        counted: u64,
+        /// Ticks in the rows.
+        in_rows: u64,
+    },
+    /// Ticks in code without a name.
+    Unnamed {
+        /// The object.
+        object: String,
+        /// Why it has no name.
+        why: Unnamed,
+        /// How many.
+        ticks: u64,
+    },
+}
+
+/// A recording under way.
+pub struct Recorder {
+    config: RecordConfig,
+    session: Session,
+    clock: Clock,
+    /// Counts for processes whose own clock the kernel has removed.
+    cpu_clock: Option<Clock>,
+    taken_over: Vec<u32>,
+    cpus: Vec<u32>,
+    sideband: Sideband,
+    images: Images,
+    resolved: Resolved,
+    jits: HashMap<u64, PerfMap>,
+    time: TargetTime,
+    rows_drained: u64,
+    started: Instant,
+    start: SystemTime,
+}
+
+impl Recorder {
+    /// Starts recording. For [`Selection::Launch`], ticks begin with the exec of the command.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn start(config: RecordConfig, symbols: Symbols) -> Result<Recorder, RecordError> {
+        let online = aya::util::online_cpus().map_err(|(path, source)| RecordError::Cpus { path, source })?;
+        let mut settings = config.settings()?;
+        settings.fields = btf::kernel_fields()?;
+        settings.pid_namespace = namespace::own_number_if_nested();
+        if Features::of_this_kernel().has_task_pt_regs {
+            settings.flags |= sf::HAS_TASK_PT_REGS;
+        }
+        let mut session = Session::load(&SessionConfig { rows: config.table_rows, ..SessionConfig::new(settings) })?;
+        let sideband = Sideband::open(&online)?;
+        let tracking = match config.selection {
+            Selection::All | Selection::Cgroup(_) => Tracking::All,
+            _ => Tracking::Descendants,
+        };
+        let mut images = Images::new(tracking, Objects::new(symbols));
+        let cpus = match config.filters.cpus.as_slice() {
+            [] => online.clone(),
+            wanted => online.iter().copied().filter(|cpu| wanted.contains(cpu)).collect(),
+        };
+        let clock = open_clock(&config, &session, &cpus)?;
+        let mut processes = ProcessTimes::default();
+        let mut threads = ThreadTimes::default();
+        let flags = config.process_flags();
+        let targets: Vec<_> = match &config.selection {
+            Selection::Processes(targets) => targets.iter().collect(),
+            Selection::Launch(target) => vec![target],
+            Selection::Threads(targets) => targets.iter().map(|(_, target)| target).collect(),
+            Selection::Cgroup(_) | Selection::All => Vec::new(),
+        };
+        for target in targets {
+            images.add_running(target.pid());
+            processes.add(target.initial_tgid(), target.pid());
+            let image = session.make_known(target.initial_tgid(), flags, 0)?;
+            images.add_image(image, target.pid(), target.comm().to_owned());
+        }
+        if let Selection::Threads(targets) = &config.selection {
+            for (tid, _) in targets {
+                let initial = namespace::initial_tid(*tid)?;
+                session.want_thread(initial)?;
+                threads.add(*tid);
+            }
+        }
+        let time = match &config.selection {
+            _ if config.filters.uid.is_some() || config.filters.comm.is_some() => TargetTime::Unknown,
+            Selection::All => TargetTime::of_cpus(cpus.clone()),
+            _ if !config.filters.cpus.is_empty() => TargetTime::Unknown,
+            Selection::Cgroup(cgroup) => TargetTime::of_cgroup(cgroup.directory.clone()),
+            Selection::Threads(_) => TargetTime::Threads(threads),
+            Selection::Processes(_) | Selection::Launch(_) => TargetTime::Processes(processes),
+        };
+        if clock.kind() == ClockKind::Cpu {
+            clock.start()?;
+        }
+        Ok(Recorder {
+            config,
+            session,
+            clock,
+            cpu_clock: None,
+            taken_over: Vec::new(),
+            cpus,
+            sideband,
+            images,
+            resolved: Resolved::default(),
+            jits: HashMap::new(),
+            time,
+            rows_drained: 0,
+            started: Instant::now(),
+            start: SystemTime::now(),
+        })
+    }
+
+    /// Takes in what has happened, and drains the table when it fills up. To be called every 100 ms, or when
+    /// [`Recorder::events_fd`] is readable.
+    ///
+    /// # Errors
+    /// [`RecordError`]; the recording can go on afterwards.
+    pub fn poll(&mut self) -> Result<(), RecordError> {
+        for record in self.sideband.drain() {
+            if self.images.replaces_code(&record) {
+                self.drain_rows()?;
+            }
+            self.images.apply(&record);
+        }
+        self.take_events()?;
+        self.time.poll();
+        let filled = self.session.counters().rows.wrapping_sub(self.rows_drained);
+        if filled > u64::from(self.config.table_rows) / 2 {
+            self.drain_rows()?;
+        }
+        Ok(())
+    }
+
+    /// Descriptor that becomes readable when a process forks, execs or exits.
+    pub fn events_fd(&self) -> RawFd {
+        self.session.events_fd()
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> Counters {
+        self.session.counters()
+    }
+
+    /// How long the recording goes on already.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether all targets that were named are gone, so that nothing more can come.
+    pub fn is_over(&self) -> bool {
+        match &self.config.selection {
+            Selection::Processes(targets) => targets.iter().all(|target| !target.is_same()),
+            Selection::Threads(targets) => {
+                targets.iter().all(|(tid, target)| !target.is_same() || target.thread_cpu_time(*tid).is_err())
+            }
+            Selection::Cgroup(_) | Selection::All | Selection::Launch(_) => false,
+        }
+    }
+
+    fn take_events(&mut self) -> Result<(), RecordError> {
+        let Recorder { session, images, time, jits, taken_over, .. } = self;
+        let before = taken_over.len();
+        session.drain_events(|event| {
+            images.note(event);
+            time.note(event);
+            match event.kind() {
+                // The files of a process in a container go with it.
+                Some(EventKind::Exit) if images.has_anonymous_code(event.image) => {
+                    if let Some(map) = read_perf_map(event.pid) {
+                        jits.insert(event.image, map);
+                    }
+                }
+                Some(EventKind::Exec) if event.flags & pf::CPU_CLOCK != 0 => taken_over.push(event.pid),
+                _ => {}
+            }
+        });
+        if self.clock.kind() == ClockKind::Cpu {
+            self.taken_over.clear();
+        } else if self.taken_over.len() > before && self.cpu_clock.is_none() {
+            let program = self.session.program(ClockKind::Cpu)?;
+            let clock = Clock::on_cpus(program, &self.cpus, self.config.rate.clock_ns, Idle::Excluded)?;
+            clock.start()?;
+            self.cpu_clock = Some(clock);
+        }
+        Ok(())
+    }
+
+    fn drain_rows(&mut self) -> Result<(), RecordError> {
+        self.rows_drained = self.session.counters().rows;
+        let mut rows = Vec::new();
+        self.session.drain_rows(|row, count| rows.push((row, count)))?;
+        // First by the mappings as they were, then by the news that came with the rows.
+        self.resolved.add(rows, &self.images);
+        for record in self.sideband.drain() {
+            self.images.apply(&record);
+        }
+        self.take_events()?;
+        self.resolved.retry(&self.images);
+        Ok(())
+    }
+
+    /// The profile so far; recording goes on.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn snapshot(&mut self) -> Result<(Profile, Vec<Remark>), RecordError> {
+        self.drain_rows()?;
+        self.drain_rows()?;
+        Ok(self.profile(Quiet::No))
+    }
+
+    /// Stops the ticks and makes the profile.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn finish(mut self) -> Result<(Profile, Vec<Remark>), RecordError> {
+        self.clock.stop()?;
+        if let Some(clock) = &self.cpu_clock {
+            clock.stop()?;
+        }
+        // Both halves: the one that was being filled, and what a poll may have left in the other.
+        self.drain_rows()?;
+        self.drain_rows()?;
+        let patience = Instant::now();
+        while matches!(&self.time, TargetTime::Processes(processes) if processes.awaits_reports())
+            && patience.elapsed() < FREE_REPORTS_WAIT
+        {
+            std::thread::sleep(Duration::from_millis(5));
+            self.take_events()?;
+        }
+        Ok(self.profile(Quiet::Yes))
+    }
+
+    fn profile(&mut self, quiet: Quiet) -> (Profile, Vec<Remark>) {
+        let cpu_time = self.cpu_time();
+        let duration = self.started.elapsed();
+        let counters = self.session.counters();
+        let counts = self.resolved.counts();
+        for (key, _) in &counts {
+            if !self.jits.contains_key(&key.image) && self.images.has_anonymous_code(key.image) {
+                let pid = self.images.get(key.image).map_or(0, |image| image.pid);
+                if let Some(map) = read_perf_map(pid) {
+                    self.jits.insert(key.image, map);
+                }
+            }
+        }
+        let mut parts = assemble::assemble(&counts, &mut self.images, &self.jits);
+        let hz = self.config.rate.hz();
+        let mut tally = Tally::new(&counters, hz, cpu_time.map(|time| time.as_secs_f64()));
+        let remarks = self.remarks(&parts, &tally, quiet);
+        if self.config.idle == Idle::Included {
+            add_idle(&mut parts, &mut tally, duration, self.cpus.len());
+        }
+        let Parts { mappings, locations, processes, rows, unnamed: _ } = parts;
+        let profile = Profile {
+            tally,
+            period: self.config.rate.period(),
+            clock: self.clock.kind().name().to_owned(),
+            start: self.start,
+            duration,
+            title: self.config.title.clone(),
+            mappings,
+            locations,
+            processes,
+            rows,
+        };
+        (profile, remarks)
+    }
+
+    /// CPU time of the targets by a clock that knows nothing of ticks.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        // The thread clock's own count goes on where its program was passed over; it ends at a take-over.
+        if self.clock.kind() == ClockKind::Thread
+            && self.cpu_clock.is_none()
+            && matches!(self.time, TargetTime::Processes(_))
+        {
+            return self.clock.count_ns().ok().map(Duration::from_nanos);
+        }
+        self.time.total()
+    }
+
+    fn remarks(&self, parts: &Parts, tally: &Tally, quiet: Quiet) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        if self.sideband.lost() > 0 {
+            remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
+        }
+        if !self.taken_over.is_empty() {
+            remarks.push(Remark::ClockTakenOver { pids: self.taken_over.clone() });
+        }
+        let in_rows = parts.rows.iter().map(|row| row.ticks).sum();
+        let counted = tally.outcome(Outcome::Stray);
+        // While ticks go on, some are counted that are in no row yet.
+        if quiet == Quiet::Yes && (in_rows != counted || !tally.adds_up()) {
+            remarks.push(Remark::Unaccounted { counted, in_rows });
+        }
+        let mut unnamed: Vec<_> = parts.unnamed.iter().collect();
+        unnamed.sort_unstable_by_key(|(_, ticks)| std::cmp::Reverse(**ticks));
+        remarks.extend(unnamed.into_iter().map(|((object, why), ticks)| Remark::Unnamed {
+            object: object.clone(),
+            why: *why,
+            ticks: *ticks,
+        }));
+        remarks
+    }
+}
+
+/// Whether the clock stands still.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quiet {
+    Yes,
+    No,
+}
+
+fn open_clock(config: &RecordConfig, session: &Session, cpus: &[u32]) -> Result<Clock, RecordError> {
+    let period_ns = config.rate.clock_ns;
+    let clock = match &config.selection {
+        Selection::Launch(target) => {
+            let inherit = match config.follow {
+                Follow::Descendants => Inherit::Descendants,
+                Follow::Threads => Inherit::Threads,
+            };
+            Clock::from_exec(session.program(ClockKind::Thread)?, target.pid(), period_ns, inherit)?
+        }
+        // Idle time is computed, since an idle CPU delivers its ticks as it pleases.
+        _ => Clock::on_cpus(session.program(ClockKind::Cpu)?, cpus, period_ns, Idle::Excluded)?,
+    };
+    Ok(clock)
+}
+
+fn read_perf_map(pid: u32) -> Option<PerfMap> {
+    PerfMapPlace::of_process(pid).ok()?.read().ok()
+}
+
+/// Adds the time that the CPUs had nothing to do, as ticks: the sum is then CPUs x rate x time.
+fn add_idle(parts: &mut Parts, tally: &mut Tally, duration: Duration, cpus: usize) {
+    let all = (duration.as_secs_f64() * cpus as f64 * tally.hz).round() as u64;
+    let idle = all.saturating_sub(tally.ticks);
+    let mapping = parts.mappings.len();
+    parts.mappings.push(Mapping {
+        kind: MappingKind::Kernel,
+        object: "[idle]".to_owned(),
+        build_id: None,
+        start: 0,
+        limit: 1,
+        file_offset: 0,
+        stale: false,
+    });
+    let location = parts.locations.len();
+    parts.locations.push(Location { mapping: Some(mapping), address: 0, frames: Vec::new() });
+    let process = parts.processes.len();
+    parts.processes.push(ProcessInfo { pid: 0, generation: 1, comm: "idle".to_owned() });
+    parts.rows.push(Row { location, process: Some(process), tid: None, mode: Mode::Kernel, ticks: idle });
+    tally.ticks += idle;
+    tally.outcomes[Outcome::Stray as usize] += idle;
+    tally.cpu_seconds = tally.cpu_seconds.map(|seconds| seconds + idle as f64 / tally.hz);
+}

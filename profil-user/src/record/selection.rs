@@ -194,7 +194,9 @@ pub struct Cgroup {
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// No cgroup2 file system is mounted.
-    #[error("cannot select a control group: no cgroup2 file system is mounted; `mount -t cgroup2 none /sys/fs/cgroup/unified`")]
+    #[error(
+        "cannot select a control group: no cgroup2 file system is mounted; `mount -t cgroup2 none /sys/fs/cgroup/unified`"
+    )]
     NotMounted,
     /// Nothing has that name.
     #[error("cannot find the control group or unit `{name}` below {}", root.display())]
@@ -235,8 +237,8 @@ impl Cgroup {
     /// [`CgroupError`].
     pub fn find(name: &str) -> Result<Cgroup, CgroupError> {
         let mounts = Path::new("/proc/self/mountinfo");
-        let text = fs::read_to_string(mounts)
-            .map_err(|source| CgroupError::Unreadable { path: mounts.to_owned(), source })?;
+        let text =
+            fs::read_to_string(mounts).map_err(|source| CgroupError::Unreadable { path: mounts.to_owned(), source })?;
         let root = text.lines().find_map(mount_of_cgroup2).ok_or(CgroupError::NotMounted)?;
         let by_path = [PathBuf::from(name), root.join(name.trim_start_matches('/'))]
             .into_iter()
@@ -275,8 +277,8 @@ impl Cgroup {
     }
 
     fn at(root: &Path, directory: PathBuf) -> Result<Cgroup, CgroupError> {
-        let metadata = fs::metadata(&directory)
-            .map_err(|source| CgroupError::Unreadable { path: directory.clone(), source })?;
+        let metadata =
+            fs::metadata(&directory).map_err(|source| CgroupError::Unreadable { path: directory.clone(), source })?;
         let level = directory.strip_prefix(root).map_or(0, |below| below.components().count()) as u32;
         Ok(Cgroup { id: metadata.ino(), level, directory })
     }
