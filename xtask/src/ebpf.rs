@@ -107,7 +107,8 @@ fn stamp(workspace: &Workspace, toolchain: &Toolchain, linker: &Linker, arch: &s
     for word in [&toolchain.name, &toolchain.version, &linker.version, arch] {
         stamp.word(word);
     }
-    for input in ["profil-ebpf", "profil-common", "Cargo.toml", "Cargo.lock"] {
+    // This file too: it holds the flags.
+    for input in ["profil-ebpf", "profil-common", "Cargo.toml", "Cargo.lock", "xtask/src/ebpf.rs"] {
         stamp.path(&workspace.root().join(input))?;
     }
     Ok(stamp.text())
