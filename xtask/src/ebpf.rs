@@ -86,8 +86,13 @@ pub fn cargo(
     arch: &str,
     verb: &str,
 ) -> std::process::Command {
-    let flags =
-        [format!("--cfg=bpf_target_arch=\"{arch}\""), "-Cdebuginfo=2".to_owned(), "-Clink-arg=--btf".to_owned()];
+    let flags = [
+        format!("--cfg=bpf_target_arch=\"{arch}\""),
+        // Else every cfg on it is a warning: only a build script could declare it, and profil-ebpf has none.
+        "--check-cfg=cfg(bpf_target_arch, values(\"aarch64\", \"x86_64\"))".to_owned(),
+        "-Cdebuginfo=2".to_owned(),
+        "-Clink-arg=--btf".to_owned(),
+    ];
     let mut cargo = toolchain.cargo(verb);
     cargo
         .current_dir(workspace.root())
@@ -102,7 +107,8 @@ fn stamp(workspace: &Workspace, toolchain: &Toolchain, linker: &Linker, arch: &s
     for word in [&toolchain.name, &toolchain.version, &linker.version, arch] {
         stamp.word(word);
     }
-    for input in ["profil-ebpf", "profil-common", "Cargo.toml", "Cargo.lock"] {
+    // This file too: it holds the flags.
+    for input in ["profil-ebpf", "profil-common", "Cargo.toml", "Cargo.lock", "xtask/src/ebpf.rs"] {
         stamp.path(&workspace.root().join(input))?;
     }
     Ok(stamp.text())
