@@ -26,4 +26,4 @@ fn panic(_info: &core::panic::PanicInfo) -> ! {
 /// The kernel offers the helpers for processes to programs under the GPL only.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
-static LICENSE: [u8; 18] = *b"Dual MIT/GPL-2.0\0\0";
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

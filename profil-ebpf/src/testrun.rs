@@ -37,4 +37,4 @@ fn panic(_info: &core::panic::PanicInfo) -> ! {
 /// The kernel offers some helpers to programs under the GPL only.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
-static LICENSE: [u8; 18] = *b"Dual MIT/GPL-2.0\0\0";
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,2 +1,7 @@
 //! The `profil` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    profil_user::cli::main()
+}

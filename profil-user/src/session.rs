@@ -4,7 +4,7 @@
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
@@ -301,8 +301,11 @@ impl Session {
     }
 
     /// Descriptor that becomes readable when there are events.
-    pub fn events_fd(&self) -> RawFd {
-        self.events.as_raw_fd()
+    ///
+    /// # Errors
+    /// What dup(2) says.
+    pub fn events_fd(&self) -> io::Result<OwnedFd> {
+        self.events.as_fd().try_clone_to_owned()
     }
 
     /// The programs' log, for `-vv`.

@@ -1,4 +1,98 @@
 //! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
+pub mod attach;
 pub mod doctor;
+pub mod failure;
+pub mod interrupt;
+pub mod readiness;
+pub mod record;
+pub mod remarks;
 pub mod report;
+pub mod selection;
+pub mod values;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use failure::Launching;
+
+/// Shows where programs spend their CPU time: counts ticks of the CPU clock in the kernel, per function.
+///
+/// Flat profiles only: no call stacks.
+#[derive(Parser, Debug)]
+#[command(name = "profil", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = "EXAMPLES\n  profil -- CMD ARGS...     run a command and show where its time goes\n  \
+    profil -p 1234 -d 10      look at a running process for ten seconds\n  \
+    profil report             show the last profile again\n  \
+    profil doctor             say what this machine can do")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    record: record::RecordArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Record a profile of processes or of a command (the default verb)
+    Record(record::RecordArgs),
+    /// profil(2) for another process: count a region of its text into bins, and into its own buffer
+    Attach(attach::AttachArgs),
+    /// Show a recorded profile
+    Report(report::ReportArgs),
+    /// Say what this machine and user can do, what is missing, and how to cure it
+    Doctor(doctor::DoctorArgs),
+    /// Print a completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the command line and returns the exit status.
+#[expect(clippy::print_stderr, reason = "errors go to standard error")]
+pub fn main() -> ExitCode {
+    if std::env::args_os().len() <= 1 {
+        // Bare `profil`: short help, and the status of a usage error. A closed stderr has nobody to tell.
+        let _ = eprint_help();
+        return ExitCode::from(failure::USAGE);
+    }
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let (result, launching) = match cli.verb {
+        None => run_record(cli.record),
+        Some(Verb::Record(args)) => run_record(args),
+        Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
+        Some(Verb::Report(args)) => (report::run(args), Launching::No),
+        Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
+        Some(Verb::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Cli::command(), "profil", &mut std::io::stdout());
+            (Ok(ExitCode::SUCCESS), Launching::No)
+        }
+    };
+    result.map_err(failure::explain).unwrap_or_else(|error| {
+        eprintln!("profil: {error:#}");
+        ExitCode::from(failure::status(&error, launching))
+    })
+}
+
+fn run_record(args: record::RecordArgs) -> (anyhow::Result<ExitCode>, Launching) {
+    let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
+    (record::run(args), launching)
+}
+
+fn eprint_help() -> std::io::Result<()> {
+    use std::io::Write;
+    write!(std::io::stderr(), "{}", Cli::command().render_help())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

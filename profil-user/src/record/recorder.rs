@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
 use profil_common::{Counters, EventKind, Outcome, process_flags as pf, settings_flags as sf};
@@ -208,7 +208,10 @@ impl Recorder {
     }
 
     /// Descriptor that becomes readable when a process forks, execs or exits.
-    pub fn events_fd(&self) -> RawFd {
+    ///
+    /// # Errors
+    /// What dup(2) says.
+    pub fn events_fd(&self) -> io::Result<OwnedFd> {
         self.session.events_fd()
     }
 

@@ -86,7 +86,7 @@ pub fn thousands(number: u64) -> String {
 }
 
 /// A number and a noun, in the plural where it should be.
-pub(super) fn counted(number: u64, noun: &str) -> String {
+pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 

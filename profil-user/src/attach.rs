@@ -1,0 +1,305 @@
+//! profil(2) for another process: a region of its text, counted into bins, added to its own buffer.
+
+use std::time::{Duration, Instant};
+
+use profil_common::{
+    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, process_flags as pf,
+    settings_flags as sf,
+};
+
+use crate::address_space::{AddressSpace, AddressSpaceError};
+use crate::bins::{Bins, BinsError};
+use crate::clock::{Clock, ClockError, ClockKind, Idle};
+use crate::histogram::Histogram;
+use crate::probe::Features;
+use crate::probe::btf::{self, BtfError};
+use crate::process::{TargetError, TargetProcess, namespace};
+use crate::rate::Rate;
+use crate::session::{Session, SessionConfig, SessionError};
+use crate::sink::target::{BadBuffer, Loss, TargetBuffer, Width};
+use crate::tally::Tally;
+use crate::target_time::{ProcessTimes, TargetTime};
+use crate::window::Window;
+
+/// How often bins are drained into the target's buffer; a bin is at most this late, and the time a flush takes.
+pub const FLUSH_PERIOD: Duration = Duration::from_millis(50);
+
+/// The slot of the only process of this session.
+const SLOT: u32 = 0;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AttachConfig {
+    /// Manual page that the request is read by.
+    pub convention: Convention,
+    /// The request.
+    pub request: Request,
+    /// Address of the buffer (AVMA); `None` keeps the bins on our side only.
+    pub buffer: Option<u64>,
+    /// How often it ticks.
+    pub rate: Rate,
+    /// Whether the ticks themselves are recorded, for an oracle to count them again.
+    pub recording: Recording,
+}
+
+/// Whether the ticks themselves are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// Only counted.
+    Off,
+    /// Also written to a ring: see [`Attachment::session_mut`].
+    On,
+}
+
+/// An attachment that cannot be made. Those of the caller's making carry the errno of the convention.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The request is none by the convention.
+    #[error("{errno} ({convention}): {source}", errno = source.errno().name(), convention = convention.name())]
+    Request {
+        /// The convention.
+        convention: Convention,
+        /// What is wrong.
+        source: ConventionError,
+    },
+    /// The request turns profiling off.
+    #[error("scale {scale} turns profiling off in convention {convention}; there is nothing to do", convention = convention.name())]
+    Off {
+        /// The convention.
+        convention: Convention,
+        /// The scale.
+        scale: u32,
+    },
+    /// The buffer cannot take bins.
+    #[error("EFAULT ({convention}): {source}", convention = convention.name())]
+    Buffer {
+        /// The convention.
+        convention: Convention,
+        /// What is wrong.
+        source: BadBuffer,
+    },
+    /// The region has no bins.
+    #[error("a buffer of {bufsiz} bytes has no room for a counter of {width} bytes")]
+    NoBins {
+        /// Bytes of the buffer.
+        bufsiz: u64,
+        /// Bytes of a counter.
+        width: u32,
+    },
+    /// The target ran another program while we attached.
+    #[error("process {pid} exec'd while profil attached to it; attach again")]
+    Exec {
+        /// The process.
+        pid: u32,
+    },
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Its memory.
+    #[error(transparent)]
+    Memory(#[from] AddressSpaceError),
+    /// The bins.
+    #[error(transparent)]
+    Bins(#[from] BinsError),
+    /// The kernel's layout is not known.
+    #[error(transparent)]
+    Layout(#[from] BtfError),
+    /// The eBPF object.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The clock.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+    /// The list of CPUs cannot be read.
+    #[error("cannot read {path}")]
+    Cpus {
+        /// The file.
+        path: &'static str,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Why an attachment is over by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The target has exited.
+    Exited,
+    /// The target runs another program.
+    Exec,
+    /// The buffer takes no more bins.
+    Lost(Loss),
+}
+
+/// What an attachment counted.
+#[derive(Clone, Debug)]
+pub struct AttachReport {
+    /// The region.
+    pub region: Region,
+    /// Its bins.
+    pub histogram: Histogram,
+    /// Ticks by outcome.
+    pub tally: Tally,
+    /// Ticks that were added to the target's buffer.
+    pub written: u64,
+    /// Why it ended before it was stopped.
+    pub end: Option<End>,
+    /// How long it went on.
+    pub duration: Duration,
+}
+
+impl AttachReport {
+    /// Whether the bins hold what the counters say, and every tick has one outcome.
+    pub fn adds_up(&self) -> bool {
+        self.tally.adds_up() && self.histogram.total() == self.tally.outcome(Outcome::Binned)
+    }
+}
+
+/// A running attachment.
+pub struct Attachment {
+    session: Session,
+    clock: Clock,
+    target: TargetProcess,
+    buffer: Option<TargetBuffer>,
+    region: Region,
+    bins: Bins,
+    histogram: Histogram,
+    flushed: Counters,
+    written: u64,
+    end: Option<End>,
+    rate: Rate,
+    time: TargetTime,
+    started: Instant,
+}
+
+impl Attachment {
+    /// Checks the request and starts to count.
+    ///
+    /// # Errors
+    /// [`AttachError`]; nothing has been touched then.
+    pub fn start(target: TargetProcess, config: &AttachConfig) -> Result<Attachment, AttachError> {
+        let AttachConfig { convention, request, buffer, rate, recording } = *config;
+        let region = Region::new(convention, request)
+            .map_err(|source| AttachError::Request { convention, source })?
+            .ok_or(AttachError::Off { convention, scale: request.scale })?;
+        if region.nbins == 0 {
+            return Err(AttachError::NoBins { bufsiz: request.bufsiz, width: request.width });
+        }
+        let space = AddressSpace::open(target.pid())?;
+        let witness = AddressSpace::open(target.pid())?;
+        let width = if request.width == 4 { Width::Four } else { Width::Two };
+        let buffer = buffer
+            .map(|start| TargetBuffer::new(space, target.pid(), start, region.nbins, width))
+            .transpose()
+            .map_err(|source| AttachError::Buffer { convention, source })?;
+
+        let bins = Bins::new(region.nbins)?;
+        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)?))?;
+        session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
+        let cpus = aya::util::online_cpus().map_err(|(path, source)| AttachError::Cpus { path, source })?;
+        let clock = Clock::on_cpus(session.program(ClockKind::Cpu)?, &cpus, rate.clock_ns, Idle::Excluded)?;
+        let mut processes = ProcessTimes::default();
+        processes.add(target.initial_tgid(), target.pid());
+        session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE | pf::CPU_CLOCK, SLOT)?;
+        // An exec before this line is seen here, a later one by the hook.
+        if witness.is_gone() {
+            return Err(AttachError::Exec { pid: target.pid() });
+        }
+        clock.start()?;
+        Ok(Attachment {
+            session,
+            clock,
+            target,
+            buffer,
+            region,
+            bins,
+            histogram: Histogram::new(region.nbins),
+            flushed: Counters::default(),
+            written: 0,
+            end: None,
+            rate,
+            time: TargetTime::Processes(processes),
+            started: Instant::now(),
+        })
+    }
+
+    /// Drains the bins and adds them to the target's buffer. To be called every [`FLUSH_PERIOD`].
+    ///
+    /// Returns what was drained; `end` is set when there is nothing more to come.
+    pub fn flush(&mut self) -> Window {
+        let runs = self.bins.drain();
+        self.histogram.add(&runs);
+        let mut end = None;
+        if let (Some(buffer), false) = (&self.buffer, matches!(self.end, Some(End::Lost(_)))) {
+            let (written, loss) = buffer.add(&runs);
+            self.written += written;
+            end = loss.map(End::Lost);
+        }
+        let Attachment { session, time, .. } = self;
+        let mut exec = None;
+        session.drain_events(|event| {
+            time.note(event);
+            match event.kind() {
+                Some(EventKind::Exec) => exec = Some(End::Exec),
+                Some(EventKind::Exit) => exec = exec.or(Some(End::Exited)),
+                _ => {}
+            }
+        });
+        // What the hook saw says more than a write that found nobody.
+        self.end = exec.or(self.end).or(end);
+        let counters = self.session.counters();
+        let window = Window { runs, counters: counters.since(&self.flushed) };
+        self.flushed = counters;
+        window
+    }
+
+    /// Why nothing more can come, if so.
+    pub fn end(&self) -> Option<End> {
+        let exited = || (!self.target.is_same()).then_some(End::Exited);
+        self.end.or_else(exited)
+    }
+
+    /// Ticks so far.
+    pub fn counters(&self) -> Counters {
+        self.session.counters()
+    }
+
+    /// The session, for its recording.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Stops the ticks, waits for those under way, and flushes. When it returns, every tick is in the buffer and
+    /// nothing will be written to it any more.
+    ///
+    /// # Errors
+    /// [`AttachError::Clock`].
+    pub fn stop(mut self) -> Result<AttachReport, AttachError> {
+        self.clock.stop()?;
+        self.flush();
+        let end = self.end();
+        let cpu_time = self.time.total();
+        let hz = self.rate.hz();
+        let tally = Tally::new(&self.session.counters(), hz, cpu_time.map(|time| time.as_secs_f64()));
+        let Attachment { region, histogram, written, started, .. } = self;
+        Ok(AttachReport { region, histogram, tally, written, end, duration: started.elapsed() })
+    }
+}
+
+fn settings(rate: Rate, recording: Recording) -> Result<profil_common::Settings, BtfError> {
+    let mut settings = profil_common::Settings {
+        period_ns: rate.period_ns,
+        clock_ns: rate.clock_ns,
+        fields: btf::kernel_fields()?,
+        pid_namespace: namespace::own_number_if_nested(),
+        ..profil_common::Settings::NONE
+    };
+    if Features::of_this_kernel().has_task_pt_regs {
+        settings.flags |= sf::HAS_TASK_PT_REGS;
+    }
+    if recording == Recording::On {
+        settings.flags |= sf::RECORDING;
+    }
+    Ok(settings)
+}

@@ -1,0 +1,111 @@
+//! From an error to what the user reads, and to the exit status.
+
+use std::error::Error;
+use std::io;
+
+use crate::attach::AttachError;
+use crate::clock::{ClockError, Scope};
+use crate::launch::LaunchError;
+use crate::privileges::{self, Operation, PermissionError};
+use crate::record::RecordError;
+use crate::session::SessionError;
+
+/// Exit status of a failure.
+pub const FAILURE: u8 = 1;
+/// Exit status of a usage error.
+pub const USAGE: u8 = 2;
+/// Exit status when a right is lacking.
+pub const PERMISSION: u8 = 3;
+/// Exit status when there was nothing to count.
+pub const NO_TICKS: u8 = 4;
+/// Exit status of a failure of profil itself while it launches a command.
+pub const LAUNCH_FAILURE: u8 = 125;
+/// Exit status when the command cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// Exit status when there is no such command.
+pub const NOT_FOUND: u8 = 127;
+
+/// How a command was used wrongly: exit status 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct UsageError {
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// A usage error.
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    UsageError { message: message.into() }.into()
+}
+
+/// Whether the failing command was to launch another one: the exit status then must not be taken for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launching {
+    /// It was.
+    Yes,
+    /// It was not.
+    No,
+}
+
+/// The exit status of an error.
+pub fn status(error: &anyhow::Error, launching: Launching) -> u8 {
+    match error.downcast_ref::<LaunchError>() {
+        Some(LaunchError::NotFound { .. }) => return NOT_FOUND,
+        Some(LaunchError::NotExecutable { .. }) => return NOT_EXECUTABLE,
+        Some(LaunchError::Fork { .. }) | None => {}
+    }
+    if error.is::<UsageError>() {
+        USAGE
+    } else if launching == Launching::Yes {
+        LAUNCH_FAILURE
+    } else if privileges::is_about_permission(error.as_ref()) {
+        PERMISSION
+    } else {
+        FAILURE
+    }
+}
+
+/// Puts an error that comes from a lack of rights into the words that say which, and what to do.
+pub fn explain(error: anyhow::Error) -> anyhow::Error {
+    let operation = match error.downcast_ref::<RecordError>() {
+        Some(RecordError::Session(error)) => operation_of_session(error),
+        Some(RecordError::Clock(error)) => operation_of_clock(error),
+        Some(RecordError::Sideband(_)) => Some(Operation::OpenCpuEvent),
+        _ => None,
+    };
+    let operation = operation.or_else(|| match error.downcast_ref::<AttachError>() {
+        Some(AttachError::Session(error)) => operation_of_session(error),
+        Some(AttachError::Clock(error)) => operation_of_clock(error),
+        _ => None,
+    });
+    let (Some(operation), Some(number)) = (operation, system_error(error.as_ref())) else {
+        return error;
+    };
+    match PermissionError::explain(operation, io::Error::from_raw_os_error(number)) {
+        Ok(permission) => permission.into(),
+        Err(_) => error,
+    }
+}
+
+fn operation_of_session(error: &SessionError) -> Option<Operation> {
+    match error {
+        SessionError::Load { .. } => Some(Operation::CreateMap),
+        SessionError::Program { .. } => Some(Operation::LoadProgram),
+        SessionError::Attach { .. } => Some(Operation::AttachProgram),
+        SessionError::Missing { .. } | SessionError::Map { .. } | SessionError::Read { .. } => None,
+    }
+}
+
+fn operation_of_clock(error: &ClockError) -> Option<Operation> {
+    match error {
+        ClockError::Open { scope: Scope::Cpu(_), .. } => Some(Operation::OpenCpuEvent),
+        ClockError::Open { scope: Scope::Thread(_), .. } => Some(Operation::OpenTaskEvent),
+        ClockError::Control { .. } => Some(Operation::AttachProgram),
+    }
+}
+
+/// The number of the system error that an error comes from.
+fn system_error(error: &(dyn Error + 'static)) -> Option<i32> {
+    std::iter::successors(Some(error), |error| (*error).source())
+        .find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error())
+}

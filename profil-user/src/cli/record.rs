@@ -1,0 +1,434 @@
+//! `profil record`: the default verb.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::cli::failure::{self, usage};
+use crate::cli::interrupt::{self, Interrupts, Wish};
+use crate::cli::readiness::Readiness;
+use crate::cli::report::DEFAULT_FILE;
+use crate::cli::selection::{FilterArgs, TargetArgs};
+use crate::cli::{remarks, values};
+use crate::clock::{ClockKind, Idle};
+use crate::launch::Launching;
+use crate::output::{Content, Output, Owner};
+use crate::process::TargetProcess;
+use crate::profile::Profile;
+use crate::rate::{Rate, RateError};
+use crate::record::{Follow, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
+use crate::report::color::{ColorChoice, Medium};
+use crate::report::summary::{RunFile, misses_line, summary_line, thousands};
+use crate::report::table::Layout;
+use crate::report::{By, Report, machine, table};
+use crate::sink::pprof;
+use crate::symbols::Symbols;
+use crate::symbols::debug_files::DebugFiles;
+use crate::symbols::debuginfod::Debuginfod;
+
+/// Ticks per second of CPU time when none are asked for: no multiple of what programs wake up on.
+const DEFAULT_HZ: f64 = 997.0;
+
+/// Rows of the table at the end of a recording.
+const TABLE_ROWS: usize = 20;
+
+/// How often the tables are looked at.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Shortest pause between two looks: a fork storm wakes us for each process.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Records a profile.
+#[derive(clap::Args, Clone, Debug)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// A command to run and record, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+    #[command(flatten)]
+    filters: FilterArgs,
+    /// Ticks per second of CPU time [default: 997]
+    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ")]
+    freq: Option<f64>,
+    /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the targets end, or Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
+    duration: Option<Duration>,
+    /// With -d and a command: leave the command running
+    #[arg(long, requires = "duration")]
+    keep: bool,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    output: PathBuf,
+    /// What to write [default: by the file's name, else pprof]
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    /// Only ticks in user mode
+    #[arg(short = 'U', long, conflicts_with = "kernel")]
+    user: bool,
+    /// Only ticks in the kernel, at the kernel's own addresses
+    #[arg(short = 'K', long)]
+    kernel: bool,
+    /// Show idle time as well
+    #[arg(short = 'I', long)]
+    idle: bool,
+    /// Do not record the processes that the targets create
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// Tell threads apart
+    #[arg(long)]
+    per_thread: bool,
+    /// Directory with debug files, laid out like /usr/lib/debug; may be given several times
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+    /// Rows that the kernel can hold between two drains
+    #[arg(long, value_name = "N", default_value_t = profil_common::limits::DEFAULT_ROWS, hide_short_help = true)]
+    table_rows: u32,
+    /// Print the report as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// Print no table, no progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print more; twice for the programs' own log
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// When to use colour
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    color: ColorChoice,
+    #[arg(short = 'g', long = "call-graph", hide = true)]
+    call_graph: bool,
+}
+
+/// What a recording is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Gzipped pprof
+    Pprof,
+    /// The report in JSON
+    Json,
+    /// The report in comma-separated values
+    Csv,
+}
+
+/// Why a recording stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    ByTargets,
+    ByDuration,
+    ByWish(Wish),
+}
+
+/// Runs `profil record`.
+///
+/// # Errors
+/// Whatever keeps it from recording or from writing the result.
+pub fn run(args: RecordArgs) -> anyhow::Result<ExitCode> {
+    if args.call_graph {
+        return Err(usage("profil is flat; for callers use perf record -g"));
+    }
+    args.targets.check(&args.command)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(record(args))
+}
+
+async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
+    let format = args.format();
+    let content = if format == Format::Pprof { Content::Binary } else { Content::Text };
+    let mut output = Output::create(&args.output, content, Owner::of_sudo())?;
+    let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
+
+    let launching = (!args.command.is_empty()).then(|| Launching::start(&args.command)).transpose()?;
+    let (selection, title) = match &launching {
+        Some(launching) => (Selection::Launch(TargetProcess::open(launching.pid())?), title(&args.command)),
+        None => (args.targets.open()?, args.targets.title()),
+    };
+    let recorder = start(&args, selection, title)?;
+    let mut run = Run { recorder, child: None, args: &args, output: &mut output, format };
+    if let Some(launching) = launching {
+        // An error of the exec ends us here, and the events with us.
+        let child = launching.exec()?;
+        let pidfd =
+            rustix::process::pidfd_open(rustix::process::Pid::from_child(&child), rustix::process::PidfdFlags::empty())
+                .context("cannot watch the command")?;
+        run.child = Some(Launched { child, pidfd, status: None });
+    }
+    let stopped = run.until_stopped(&mut interrupts).await?;
+    // Finishing is one piece of work, during which signals are not looked at.
+    interrupt::abort_on_next();
+    run.finish(stopped)
+}
+
+fn start(args: &RecordArgs, selection: Selection, title: String) -> anyhow::Result<Recorder> {
+    let clock = if matches!(selection, Selection::Launch(_)) { ClockKind::Thread } else { ClockKind::Cpu };
+    let rate = args.rate(clock)?;
+    let config = RecordConfig {
+        selection,
+        filters: args.filters.filters(),
+        rate,
+        follow: if args.no_inherit { Follow::Threads } else { Follow::Descendants },
+        mode: match (args.user, args.kernel) {
+            (true, _) => ModeFilter::User,
+            (_, true) => ModeFilter::Kernel,
+            _ => ModeFilter::Both,
+        },
+        idle: if args.idle { Idle::Included } else { Idle::Excluded },
+        rows: if args.per_thread { Rows::PerThread } else { Rows::PerProcess },
+        table_rows: args.table_rows,
+        title,
+    };
+    let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
+    Ok(Recorder::start(config, Symbols::new(debug_files, "/".into()))?)
+}
+
+fn title(command: &[OsString]) -> String {
+    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+impl RecordArgs {
+    fn format(&self) -> Format {
+        let by_name = || match self.output.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => Format::Json,
+            Some("csv") => Format::Csv,
+            _ => Format::Pprof,
+        };
+        self.format.unwrap_or_else(by_name)
+    }
+
+    #[expect(clippy::print_stderr, reason = "a lowered rate is told on standard error")]
+    fn rate(&self, clock: ClockKind) -> anyhow::Result<Rate> {
+        if let Some(hz) = self.freq {
+            return Ok(Rate::within_limit(hz, clock)?);
+        }
+        match Rate::within_limit(DEFAULT_HZ, clock) {
+            Err(RateError::Throttled { largest, found, .. }) => {
+                let hz = (largest as f64).max(1.0);
+                eprintln!(
+                    "profil: ticking at {hz} Hz: kernel.perf_event_max_sample_rate is {found}; -F asks for another rate"
+                );
+                Ok(Rate::new(hz, clock).map(|rate| Rate { clock_ns: rate.period_ns, ..rate })?)
+            }
+            rate => Ok(rate?),
+        }
+    }
+}
+
+/// The command that was launched.
+struct Launched {
+    child: Child,
+    pidfd: OwnedFd,
+    status: Option<ExitStatus>,
+}
+
+/// A recording with all that it needs to be driven and finished.
+struct Run<'r> {
+    recorder: Recorder,
+    child: Option<Launched>,
+    args: &'r RecordArgs,
+    output: &'r mut Output,
+    format: Format,
+}
+
+impl Run<'_> {
+    async fn until_stopped(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Stopped> {
+        let news = Readiness::of(self.recorder.events_fd()?)?;
+        let ended = match &self.child {
+            Some(child) => Some(Readiness::of(child.pidfd.try_clone()?)?),
+            None => None,
+        };
+        let mut ticker = tokio::time::interval(POLL);
+        let mut progress = Progress::new(self.args);
+        loop {
+            let left = self.args.duration.map(|duration| duration.saturating_sub(self.recorder.elapsed()));
+            tokio::select! {
+                wish = interrupts.next() => match wish {
+                    Wish::Interim => self.write_interim()?,
+                    wish => {
+                        progress.clear();
+                        return Ok(Stopped::ByWish(wish));
+                    }
+                },
+                () = sleep_or_for_ever(left) => {
+                    progress.clear();
+                    return Ok(Stopped::ByDuration);
+                }
+                () = readable_or_for_ever(ended.as_ref()) => {
+                    progress.clear();
+                    return Ok(Stopped::ByTargets);
+                }
+                () = news.wait() => {
+                    self.recorder.poll()?;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                _ = ticker.tick() => {
+                    self.recorder.poll()?;
+                    if self.recorder.is_over() {
+                        progress.clear();
+                        return Ok(Stopped::ByTargets);
+                    }
+                    progress.show(&self.recorder);
+                }
+            }
+        }
+    }
+
+    fn write_interim(&mut self) -> anyhow::Result<()> {
+        let (profile, _) = self.recorder.snapshot()?;
+        write(self.output, self.format, &profile)
+    }
+
+    #[expect(clippy::print_stderr, reason = "the summary goes to standard error")]
+    fn finish(self, stopped: Stopped) -> anyhow::Result<ExitCode> {
+        let Run { recorder, child, args, output, format } = self;
+        let (profile, remarks) = recorder.finish()?;
+        write(output, format, &profile)?;
+        let broken = show(args, &profile)?;
+        if !args.quiet && !broken {
+            talk(args, &profile, &remarks, output);
+        }
+        let ticks = profile.tally.ticks;
+        let Some(mut launched) = child else {
+            if ticks == 0 {
+                eprintln!("profil: no ticks: the targets used no CPU time");
+                return Ok(ExitCode::from(failure::NO_TICKS));
+            }
+            return Ok(ExitCode::SUCCESS);
+        };
+        if ticks == 0 && !args.quiet {
+            eprintln!("profil: no ticks: the command used less CPU time than one period of {:?}", profile.period);
+        }
+        launched.see_off(stopped, args.keep)
+    }
+}
+
+impl Launched {
+    /// Ends the command as the way of stopping asks for, and returns its exit status as ours.
+    fn see_off(&mut self, stopped: Stopped, keep: bool) -> anyhow::Result<ExitCode> {
+        match stopped {
+            Stopped::ByDuration if keep => return Ok(ExitCode::SUCCESS),
+            Stopped::ByDuration | Stopped::ByWish(Wish::Terminate) => self.signal(rustix::process::Signal::TERM),
+            Stopped::ByWish(Wish::Interrupt) if !interrupt::came_from_terminal() => {
+                self.signal(rustix::process::Signal::INT);
+            }
+            Stopped::ByWish(_) | Stopped::ByTargets => {}
+        }
+        let status = match self.status {
+            Some(status) => status,
+            None => self.child.wait().context("cannot wait for the command")?,
+        };
+        use std::os::unix::process::ExitStatusExt;
+        let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+        Ok(ExitCode::from(code as u8))
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        // A command that has ended meanwhile needs no signal.
+        let _gone = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+    }
+}
+
+/// Writes a profile in a format.
+fn write(output: &mut Output, format: Format, profile: &Profile) -> anyhow::Result<()> {
+    let written = output.write(|to| match format {
+        Format::Pprof => pprof::write(profile, to),
+        Format::Json => machine::write_json(&Report::new(profile, By::Function, |_| true), None, to),
+        Format::Csv => machine::write_csv(&Report::new(profile, By::Function, |_| true), None, to),
+    });
+    match written {
+        Err(error) if error.is_broken_pipe() => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// Shows the table on a terminal, or JSON where it was asked for; whether the reader went away.
+fn show(args: &RecordArgs, profile: &Profile) -> anyhow::Result<bool> {
+    let stdout = io::stdout().lock();
+    let terminal = stdout.is_terminal();
+    let width = terminal.then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    let report = || Report::new(profile, By::Function, |_| true);
+    let mut to = io::BufWriter::new(stdout);
+    let shown = if args.json {
+        machine::write_json(&report(), None, &mut to)
+    } else if terminal && !args.quiet && profile.tally.ticks > 0 {
+        let layout = Layout {
+            limit: Some(TABLE_ROWS),
+            width: width.map(|size| size.ws_col.into()).filter(|columns| *columns > 0),
+            paint: args.color.paint(Medium::Terminal, |name| std::env::var_os(name)),
+        };
+        table::write(&report(), layout, &mut to)
+    } else {
+        Ok(())
+    };
+    match shown.and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        shown => {
+            shown.context("cannot write to standard output")?;
+            Ok(false)
+        }
+    }
+}
+
+/// What goes to standard error at the end.
+#[expect(clippy::print_stderr, reason = "talk goes to standard error")]
+fn talk(args: &RecordArgs, profile: &Profile, remarks: &[Remark], output: &Output) {
+    for line in remarks::lines(remarks, profile.tally.ticks) {
+        eprintln!("profil: {line}");
+    }
+    if args.verbose > 0 {
+        eprintln!("profil: {} rows, {} locations", profile.rows.len(), profile.locations.len());
+    }
+    if let Some(line) = misses_line(&profile.tally) {
+        eprintln!("{line}");
+    }
+    eprintln!("{}", summary_line(&profile.tally, &profile.clock, RunFile::Wrote(output.path())));
+}
+
+/// The line that tells a person that something is going on.
+struct Progress {
+    shown: bool,
+    wanted: bool,
+    next: Duration,
+}
+
+impl Progress {
+    fn new(args: &RecordArgs) -> Progress {
+        Progress { shown: false, wanted: !args.quiet && io::stderr().is_terminal(), next: Duration::from_secs(1) }
+    }
+
+    fn show(&mut self, recorder: &Recorder) {
+        let elapsed = recorder.elapsed();
+        if !self.wanted || elapsed < self.next {
+            return;
+        }
+        self.next += Duration::from_secs(1);
+        self.shown = true;
+        let ticks = thousands(recorder.counters().ticks);
+        // A terminal that is gone needs no progress.
+        let _ = write!(io::stderr(), "\r\x1b[Kprofil: {} s, {ticks} ticks; Ctrl-C stops", elapsed.as_secs());
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+async fn sleep_or_for_ever(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn readable_or_for_ever(descriptor: Option<&Readiness>) {
+    match descriptor {
+        Some(descriptor) => descriptor.wait().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,46 @@
+//! What is not as it should be, in words.
+
+use crate::record::Remark;
+use crate::report::summary::counted;
+use crate::symbols::symbolizer::Unnamed;
+
+/// Objects without names that are told about; more would bury the table.
+const UNNAMED_SHOWN: usize = 3;
+
+/// The lines to print about remarks, of which those about names are cut to what matters.
+pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {
+    let mut unnamed_shown = 0;
+    remarks
+        .iter()
+        .filter_map(|remark| match remark {
+            Remark::MappingsLost { records } => Some(format!(
+                "{} of mappings lost: code that was mapped meanwhile is shown as [unknown]",
+                counted(*records, "record")
+            )),
+            Remark::ClockTakenOver { pids } => Some(format!(
+                "process {} ran a set-uid or unreadable program, which ends its clock: the CPU clock took over, and ticks in between are missed",
+                pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            )),
+            Remark::Unaccounted { counted, in_rows } => Some(format!(
+                "the counters say {counted} ticks and the rows hold {in_rows}: this is a fault of profil, please report it"
+            )),
+            Remark::Unnamed { object, why, ticks: unnamed } => {
+                let matters = unnamed * 100 >= ticks && unnamed_shown < UNNAMED_SHOWN;
+                unnamed_shown += usize::from(matters);
+                matters.then(|| format!("{} in {object} without a name: {}", counted(*unnamed, "tick"), cure(*why)))
+            }
+        })
+        .collect()
+}
+
+fn cure(why: Unnamed) -> &'static str {
+    match why {
+        Unnamed::FileGone => "its file is gone",
+        Unnamed::NotElf => "its file is no ELF file",
+        Unnamed::Stale => "the file that is there now is another build [stale]; record again after a restart",
+        Unnamed::Stripped => {
+            "it is stripped; install its debug package, name a directory with --debug-dir, or set DEBUGINFOD_URLS"
+        }
+        Unnamed::NoSymbol => "no symbol covers them",
+    }
+}
