@@ -8,10 +8,8 @@ pub mod process_flags {
     pub const FOLLOW: u32 = 1 << 2;
     /// The last thread has begun to exit; the entry goes when the kernel frees the process.
     pub const EXITED: u32 = 1 << 3;
-    /// The thread clock died at the exec of a set-uid or unreadable image: the CPU clock counts instead.
-    pub const CPU_CLOCK: u32 = 1 << 4;
-    /// The bit that profil(2) callers in conventions `bsd` and `clix` pass to a forked child: the whole `DENSE` state.
-    pub const INHERIT_BINS: u32 = 1 << 5;
+    /// The process has yet to exec the program that is meant: its exec turns this bit into `SELECTED`.
+    pub const FROM_EXEC: u32 = 1 << 4;
 }
 
 /// What the tick knows about a process (thread group), keyed by its tgid in the initial PID namespace.

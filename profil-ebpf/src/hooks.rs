@@ -16,9 +16,6 @@ use profil_common::{Event, EventKind, Process, process_flags as pf};
 use crate::settings::setting;
 use crate::{atomic, maps, tick};
 
-/// `SUID_DUMP_USER`: the two lowest bits of `mm_struct.flags` of a process that its user may trace.
-const DUMPABLE_BY_USER: u64 = 1;
-
 /// A new process or thread: the child of a known process that is followed is known before it first runs.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 pub fn fork(ctx: RawTracePointContext) -> u32 {
@@ -35,7 +32,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
     let parent = parent.map(|parent| unsafe { *parent });
     match parent {
         Some(parent) if parent.flags & pf::FOLLOW != 0 => {
-            let flags = parent.flags & (pf::SELECTED | pf::FOLLOW | pf::CPU_CLOCK);
+            let flags = parent.flags & (pf::SELECTED | pf::FOLLOW | pf::FROM_EXEC);
             let process = Process { image: new_image(cpu()), flags, ..Process::default() };
             let comm = read::<[u8; COMM_BYTES]>(child, setting!(fields.task_comm)).unwrap_or_default();
             if maps::PROCESSES.insert(tgid, process, BPF_ANY.into()).is_err() {
@@ -73,9 +70,8 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
     let (old_image, flags) = unsafe {
         let old_image = core::ptr::read_volatile(&raw const (*process).image);
         let mut flags = core::ptr::read_volatile(&raw const (*process).flags) & !pf::DENSE;
-        if !is_dumpable() {
-            // The kernel has just removed the inherited thread clock: the new program is another user's, or unreadable.
-            flags |= pf::CPU_CLOCK;
+        if flags & pf::FROM_EXEC != 0 {
+            flags = flags & !pf::FROM_EXEC | pf::SELECTED;
         }
         core::ptr::write_volatile(&raw mut (*process).flags, flags);
         core::ptr::write_volatile(&raw mut (*process).image, image);
@@ -218,15 +214,6 @@ fn pid_for_loader(task: u64, tgid: u32) -> u32 {
         }
     }
     0
-}
-
-/// Whether the current process may be traced by its user; true when that cannot be read.
-#[inline(always)]
-fn is_dumpable() -> bool {
-    // SAFETY: a helper without arguments.
-    let task = unsafe { bpf_get_current_task() };
-    let flags = read::<u64>(task, setting!(fields.task_mm)).and_then(|mm| read::<u64>(mm, setting!(fields.mm_flags)));
-    flags.is_none_or(|flags| flags & 3 == DUMPABLE_BY_USER)
 }
 
 /// Reads a field of a kernel structure; `None` when the address is bad.

@@ -1,6 +1,6 @@
 //! The kernel side of profil: counts ticks where they happen.
 //!
-//! `tick_cpu` and `tick_thread` run at each expiry of the CPU clock ([`tick`]); `fork`, `exec`, `exit` and `free`
+//! `tick` runs at each expiry of a CPU's clock; `fork`, `exec`, `exit` and `free`
 //! keep the table of known processes right without waiting for user space ([`hooks`]).
 //! [`maps`] is all that they share with the loader.
 
@@ -11,7 +11,6 @@
 
 mod arch;
 mod atomic;
-mod clock;
 mod hooks;
 mod maps;
 mod settings;

@@ -12,7 +12,6 @@ use profil_common::limits::{BINS_PER_CHUNK, BINS_PER_WORD};
 use profil_common::{Counters, EventKind, Outcome, Process, RowKey, TickRecord, process_flags, row_flags};
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
-use crate::clock::Clock;
 use crate::settings::{has, setting};
 use crate::{arch, atomic, hooks, maps};
 
@@ -21,20 +20,13 @@ const EEXIST: i32 = -17;
 
 /// Runs at each expiry of a CPU's clock.
 #[perf_event]
-pub fn tick_cpu(ctx: PerfEventContext) -> u32 {
-    tick(&ctx, Clock::Cpu);
-    0
-}
-
-/// Runs at each expiry of a thread's clock.
-#[perf_event]
-pub fn tick_thread(ctx: PerfEventContext) -> u32 {
-    tick(&ctx, Clock::Thread);
+pub fn tick(ctx: PerfEventContext) -> u32 {
+    run(&ctx);
     0
 }
 
 #[inline(always)]
-fn tick(ctx: &PerfEventContext, clock: Clock) {
+fn run(ctx: &PerfEventContext) {
     // SAFETY: a helper without arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     let Some(counters) = maps::COUNTERS.get_ptr_mut(cpu) else {
@@ -46,7 +38,7 @@ fn tick(ctx: &PerfEventContext, clock: Clock) {
 
     let id = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((id >> 32) as u32, id as u32);
-    let Some(process) = wanted(clock, cpu, tgid, tid) else {
+    let Some(process) = wanted(cpu, tgid, tid) else {
         // SAFETY: see above.
         unsafe { (*counters).elsewhere += 1 };
         return;
@@ -75,7 +67,7 @@ fn tick(ctx: &PerfEventContext, clock: Clock) {
 
 /// The process to count for, if this thread of it was asked for.
 #[inline(always)]
-fn wanted(clock: Clock, cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
+fn wanted(cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
     // The idle task has no process.
     if tid == 0 {
         return None;
@@ -105,8 +97,7 @@ fn wanted(clock: Clock, cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
     };
     // SAFETY: the lookup returned a live value; hooks write the flags as one aligned word.
     let flags = unsafe { core::ptr::read_volatile(&raw const (*process).flags) };
-    let own_clock = if flags & process_flags::CPU_CLOCK != 0 { Clock::Cpu } else { Clock::Thread };
-    let selected = flags & process_flags::SELECTED != 0 && own_clock == clock && passes_filters(tid);
+    let selected = flags & process_flags::SELECTED != 0 && passes_filters(tid);
     selected.then_some(process)
 }
 
@@ -302,7 +293,7 @@ fn add_to_half<const ENTRIES: usize>(
     }
     match rows.insert(key, 1, BPF_NOEXIST.into()) {
         Ok(()) => {
-            // SAFETY: see `tick`.
+            // SAFETY: see `run`.
             unsafe { (*counters).rows += 1 };
             Outcome::Stray
         }

@@ -9,7 +9,7 @@ use profil_common::{
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
 use crate::bins::{Bins, BinsError};
-use crate::clock::{Clock, ClockError, ClockKind, Idle};
+use crate::clock::{Clock, ClockError};
 use crate::histogram::Histogram;
 use crate::probe::Features;
 use crate::probe::btf::{self, BtfError};
@@ -198,14 +198,14 @@ impl Attachment {
         let mut session = Session::load(&SessionConfig::new(settings(rate, recording)?))?;
         session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
         let cpus = aya::util::online_cpus().map_err(|(path, source)| AttachError::Cpus { path, source })?;
-        let clock = Clock::on_cpus(session.program(ClockKind::Cpu)?, &cpus, rate.clock_ns, Idle::Excluded)?;
-        let mut processes = ProcessTimes::default();
-        processes.add(target.initial_tgid(), target.pid());
-        session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE | pf::CPU_CLOCK, SLOT)?;
+        let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
+        session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;
         // An exec before this line is seen here, a later one by the hook.
         if witness.is_gone() {
             return Err(AttachError::Exec { pid: target.pid() });
         }
+        let mut processes = ProcessTimes::default();
+        processes.add(target.initial_tgid(), target.pid());
         clock.start()?;
         Ok(Attachment {
             session,
@@ -277,6 +277,7 @@ impl Attachment {
     /// [`AttachError::Clock`].
     pub fn stop(mut self) -> Result<AttachReport, AttachError> {
         self.clock.stop()?;
+        self.time.stop();
         self.flush();
         let end = self.end();
         let cpu_time = self.time.total();

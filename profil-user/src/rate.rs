@@ -3,8 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::clock::ClockKind;
-
 /// Ticks per second of CPU time, and the clock that makes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -48,24 +46,22 @@ const ODD_CLOCK_NS: u64 = 997_000;
 const MAX_SAMPLE_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
 impl Rate {
-    /// The rate of `hz` ticks per second of CPU time on a clock.
+    /// The rate of `hz` ticks per second of CPU time.
     ///
     /// A slow rate runs on a faster clock, and the program counts each process's CPU time up to the period: that is
     /// what makes a hundred threads of 5 ms each give fifty ticks of 10 ms, where a timer per thread gives none.
     ///
     /// # Errors
     /// [`RateError::OutOfRange`].
-    pub fn new(hz: f64, clock: ClockKind) -> Result<Rate, RateError> {
+    pub fn new(hz: f64) -> Result<Rate, RateError> {
         if !(0.001..=1_000_000.0).contains(&hz) {
             return Err(RateError::OutOfRange { hz });
         }
         let period_ns = (1e9 / hz).round() as u64;
-        let clock_ns = match clock {
-            // A thread's clock stands still while the thread sleeps, so it cannot fall into step with sleeping.
-            ClockKind::Thread => period_ns.min(1_000_000),
-            ClockKind::Cpu if period_ns > 1_500_000 => ODD_CLOCK_NS,
-            ClockKind::Cpu if 10_000_000 % period_ns == 0 => period_ns * 997 / 1000,
-            ClockKind::Cpu => period_ns,
+        let clock_ns = match period_ns {
+            1_500_001.. => ODD_CLOCK_NS,
+            round if 10_000_000 % round == 0 => round * 997 / 1000,
+            odd => odd,
         };
         Ok(Rate { period_ns, clock_ns })
     }
@@ -74,8 +70,8 @@ impl Rate {
     ///
     /// # Errors
     /// [`RateError::Throttled`] when the limit is too low for the clock of this rate.
-    pub fn within_limit(hz: f64, clock: ClockKind) -> Result<Rate, RateError> {
-        let rate = Rate::new(hz, clock)?;
+    pub fn within_limit(hz: f64) -> Result<Rate, RateError> {
+        let rate = Rate::new(hz)?;
         match max_sample_rate() {
             Some(found) if rate.clock_hz() > found as f64 / 2.0 => {
                 let needed = (rate.clock_hz() * 2.0).ceil() as u64;
@@ -113,22 +109,16 @@ mod tests {
     #[test]
     fn a_cpu_clock_never_divides_a_millisecond() {
         for hz in [19.0, 49.0, 99.0, 100.0, 250.0, 500.0, 997.0, 1000.0, 2000.0, 4000.0, 10_000.0] {
-            let rate = Rate::new(hz, ClockKind::Cpu).expect("a plain rate");
+            let rate = Rate::new(hz).expect("a plain rate");
             assert_ne!(10_000_000 % rate.clock_ns, 0, "{hz} Hz runs on a clock of {} ns", rate.clock_ns);
             assert!(rate.clock_ns <= rate.period_ns);
         }
     }
 
     #[test]
-    fn a_thread_clock_is_as_fast_as_short_threads_need() {
-        let rate = Rate::new(100.0, ClockKind::Thread).expect("a plain rate");
-        assert_eq!((rate.period_ns, rate.clock_ns), (10_000_000, 1_000_000));
-    }
-
-    #[test]
     fn rates_that_are_none_are_refused() {
         for hz in [0.0, -1.0, f64::NAN, f64::INFINITY, 2e6] {
-            assert!(Rate::new(hz, ClockKind::Cpu).is_err(), "{hz}");
+            assert!(Rate::new(hz).is_err(), "{hz}");
         }
     }
 }

@@ -13,12 +13,14 @@ use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
 use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
 
 use crate::bins::Bins;
-use crate::clock::ClockKind;
 use crate::map_memory::MapMemory;
 use crate::rows::Half;
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
+
+/// The program that the clock runs.
+const TICK: &str = "tick";
 
 /// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
 const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
@@ -145,11 +147,8 @@ impl Session {
             .map_max_entries("PROCESSES", *processes)
             .load(OBJECT)
             .map_err(|source| SessionError::Load { source })?;
-        for kind in [ClockKind::Cpu, ClockKind::Thread] {
-            let name = program_name(kind);
-            let program: &mut PerfEvent = program(&mut ebpf, name)?;
-            program.load().map_err(|source| refused(name, source))?;
-        }
+        let tick: &mut PerfEvent = program(&mut ebpf, TICK)?;
+        tick.load().map_err(|source| refused(TICK, source))?;
         for name in HOOKS {
             let program: &mut RawTracePoint = program(&mut ebpf, name)?;
             program.load().map_err(|source| refused(name, source))?;
@@ -175,17 +174,16 @@ impl Session {
         })
     }
 
-    /// Descriptor of the program that a clock of this kind runs.
+    /// Descriptor of the program that the clock runs.
     ///
     /// # Errors
     /// [`SessionError::Missing`] when the object has no such program.
-    pub fn program(&self, kind: ClockKind) -> Result<BorrowedFd<'_>, SessionError> {
-        let name = program_name(kind);
-        let fd = self.ebpf.program(name).and_then(|program| match program {
+    pub fn program(&self) -> Result<BorrowedFd<'_>, SessionError> {
+        let fd = self.ebpf.program(TICK).and_then(|program| match program {
             aya::programs::Program::PerfEvent(program) => program.fd().ok(),
             _ => None,
         });
-        fd.map(AsFd::as_fd).ok_or(SessionError::Missing { name })
+        fd.map(AsFd::as_fd).ok_or(SessionError::Missing { name: TICK })
     }
 
     /// Sum of all CPUs' counters.
@@ -311,13 +309,6 @@ impl Session {
     /// The programs' log, for `-vv`.
     pub fn ebpf_mut(&mut self) -> &mut Ebpf {
         &mut self.ebpf
-    }
-}
-
-fn program_name(kind: ClockKind) -> &'static str {
-    match kind {
-        ClockKind::Cpu => "tick_cpu",
-        ClockKind::Thread => "tick_thread",
     }
 }
 

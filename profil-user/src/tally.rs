@@ -2,6 +2,9 @@
 
 use profil_common::{Counters, Outcome};
 
+/// CPU time that clocks such as `/proc/stat` (10 ms for each CPU) may be off by, seconds.
+const CLOCK_RESOLUTION_SECONDS: f64 = 0.03;
+
 /// The account of a run: every tick by outcome, beside the number that an independent clock asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -39,8 +42,10 @@ impl Tally {
     /// Whether more than 2 % of the ticks, and more than chance explains, were missed.
     pub fn misses_matter(&self) -> bool {
         match (self.expected(), self.missed()) {
-            // A process that ran for a few ticks only is off by one easily: let small numbers pass.
-            (Some(expected), Some(missed)) => missed > 3 && missed * 50 > expected,
+            // The clocks that `expected` comes from have a resolution of their own: let a little pass.
+            (Some(expected), Some(missed)) => {
+                missed > 3 && missed * 50 > expected && missed as f64 / self.hz > CLOCK_RESOLUTION_SECONDS
+            }
             _ => false,
         }
     }

@@ -35,6 +35,8 @@ pub enum TargetTime {
     },
     /// Nothing tells: a filter by name or user has no clock of its own.
     Unknown,
+    /// What was read when the recording stopped.
+    Stopped(Option<Duration>),
 }
 
 impl TargetTime {
@@ -64,6 +66,19 @@ impl TargetTime {
         }
     }
 
+    /// Takes the last readings: what targets use from now on does not count. Only reports of the kernel about
+    /// processes that had ended already are still taken in.
+    pub fn stop(&mut self) {
+        match self {
+            TargetTime::Processes(processes) => processes.stop(),
+            TargetTime::Threads(threads) => threads.poll(),
+            TargetTime::Cgroup { .. } | TargetTime::Cpus { .. } | TargetTime::Unknown | TargetTime::Stopped(_) => {}
+        }
+        if !matches!(self, TargetTime::Processes(_)) {
+            *self = TargetTime::Stopped(self.total());
+        }
+    }
+
     /// CPU time since the start; `None` when nothing tells.
     pub fn total(&mut self) -> Option<Duration> {
         match self {
@@ -72,6 +87,7 @@ impl TargetTime {
             TargetTime::Cgroup { directory, start } => cgroup_usage(directory)?.checked_sub((*start)?),
             TargetTime::Cpus { cpus, start } => busy(cpus)?.checked_sub((*start)?),
             TargetTime::Unknown => None,
+            TargetTime::Stopped(total) => *total,
         }
     }
 }
@@ -118,6 +134,19 @@ impl ProcessTimes {
         if let Some(Live { start, last, .. }) = self.live.remove(&tgid) {
             self.ended += time.unwrap_or(last).max(last).saturating_sub(start);
         }
+    }
+
+    /// Settles the processes whose clock can be read; the others have ended, and the kernel will report them.
+    fn stop(&mut self) {
+        self.total();
+        let ProcessTimes { live, ended } = self;
+        live.retain(|_, Live { pid, start, last }| {
+            let runs = cpu_time::of_process(*pid).is_ok();
+            if runs {
+                *ended += last.saturating_sub(*start);
+            }
+            !runs
+        });
     }
 
     /// Whether a process has ended and the kernel has yet to report its final CPU time.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use crate::attach::AttachError;
-use crate::clock::{ClockError, Scope};
+use crate::clock::ClockError;
 use crate::launch::LaunchError;
 use crate::privileges::{self, Operation, PermissionError};
 use crate::record::RecordError;
@@ -98,8 +98,7 @@ fn operation_of_session(error: &SessionError) -> Option<Operation> {
 
 fn operation_of_clock(error: &ClockError) -> Option<Operation> {
     match error {
-        ClockError::Open { scope: Scope::Cpu(_), .. } => Some(Operation::OpenCpuEvent),
-        ClockError::Open { scope: Scope::Thread(_), .. } => Some(Operation::OpenTaskEvent),
+        ClockError::Open { .. } => Some(Operation::OpenCpuEvent),
         ClockError::Control { .. } => Some(Operation::AttachProgram),
     }
 }

@@ -15,13 +15,12 @@ use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
 use crate::cli::{remarks, values};
-use crate::clock::{ClockKind, Idle};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
 use crate::profile::Profile;
 use crate::rate::{Rate, RateError};
-use crate::record::{Follow, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
+use crate::record::{Follow, Idle, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line, thousands};
 use crate::report::table::Layout;
@@ -165,8 +164,7 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn start(args: &RecordArgs, selection: Selection, title: String) -> anyhow::Result<Recorder> {
-    let clock = if matches!(selection, Selection::Launch(_)) { ClockKind::Thread } else { ClockKind::Cpu };
-    let rate = args.rate(clock)?;
+    let rate = args.rate()?;
     let config = RecordConfig {
         selection,
         filters: args.filters.filters(),
@@ -201,17 +199,17 @@ impl RecordArgs {
     }
 
     #[expect(clippy::print_stderr, reason = "a lowered rate is told on standard error")]
-    fn rate(&self, clock: ClockKind) -> anyhow::Result<Rate> {
+    fn rate(&self) -> anyhow::Result<Rate> {
         if let Some(hz) = self.freq {
-            return Ok(Rate::within_limit(hz, clock)?);
+            return Ok(Rate::within_limit(hz)?);
         }
-        match Rate::within_limit(DEFAULT_HZ, clock) {
+        match Rate::within_limit(DEFAULT_HZ) {
             Err(RateError::Throttled { largest, found, .. }) => {
                 let hz = (largest as f64).max(1.0);
                 eprintln!(
                     "profil: ticking at {hz} Hz: kernel.perf_event_max_sample_rate is {found}; -F asks for another rate"
                 );
-                Ok(Rate::new(hz, clock).map(|rate| Rate { clock_ns: rate.period_ns, ..rate })?)
+                Ok(Rate::new(hz).map(|rate| Rate { clock_ns: rate.period_ns, ..rate })?)
             }
             rate => Ok(rate?),
         }

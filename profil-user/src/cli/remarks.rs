@@ -17,10 +17,6 @@ pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {
                 "{} of mappings lost: code that was mapped meanwhile is shown as [unknown]",
                 counted(*records, "record")
             )),
-            Remark::ClockTakenOver { pids } => Some(format!(
-                "process {} ran a set-uid or unreadable program, which ends its clock: the CPU clock took over, and ticks in between are missed",
-                pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-            )),
             Remark::Unaccounted { counted, in_rows } => Some(format!(
                 "the counters say {counted} ticks and the rows hold {in_rows}: this is a fault of profil, please report it"
             )),

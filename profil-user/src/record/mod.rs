@@ -7,4 +7,6 @@ mod selection;
 
 pub use recorder::{RecordError, Recorder, Remark};
 
-pub use selection::{Cgroup, CgroupError, Filters, Follow, ModeFilter, RecordConfig, Rows, Selection, SelectionError};
+pub use selection::{
+    Cgroup, CgroupError, Filters, Follow, Idle, ModeFilter, RecordConfig, Rows, Selection, SelectionError,
+};

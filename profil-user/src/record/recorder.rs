@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
-use profil_common::{Counters, EventKind, Outcome, process_flags as pf, settings_flags as sf};
+use profil_common::{Counters, EventKind, Outcome, settings_flags as sf};
 
 use super::assemble::{self, Parts};
 use super::resolve::Resolved;
-use super::selection::{Follow, RecordConfig, Selection, SelectionError};
-use crate::clock::{Clock, ClockError, ClockKind, Idle, Inherit};
+use super::selection::{Idle, RecordConfig, Selection, SelectionError};
+use crate::clock::{self, Clock, ClockError};
 use crate::images::{Images, Tracking};
 use crate::objects::Objects;
 use crate::probe::Features;
@@ -68,11 +68,6 @@ pub enum Remark {
         /// Records that were lost.
         records: u64,
     },
-    /// A process ran a set-uid or unreadable program, which ended its clock; the CPU clock took over.
-    ClockTakenOver {
-        /// PIDs of the processes.
-        pids: Vec<u32>,
-    },
     /// Rows and counters disagree: a fault of profil.
     Unaccounted {
         /// Ticks by the counter.
@@ -96,10 +91,7 @@ pub struct Recorder {
     config: RecordConfig,
     session: Session,
     clock: Clock,
-    /// Counts for processes whose own clock the kernel has removed.
-    cpu_clock: Option<Clock>,
-    taken_over: Vec<u32>,
-    cpus: Vec<u32>,
+    cpus: usize,
     sideband: Sideband,
     images: Images,
     resolved: Resolved,
@@ -134,7 +126,7 @@ impl Recorder {
             [] => online.clone(),
             wanted => online.iter().copied().filter(|cpu| wanted.contains(cpu)).collect(),
         };
-        let clock = open_clock(&config, &session, &cpus)?;
+        let clock = Clock::on_cpus(session.program()?, &cpus, config.rate.clock_ns)?;
         let mut processes = ProcessTimes::default();
         let mut threads = ThreadTimes::default();
         let flags = config.process_flags();
@@ -165,16 +157,12 @@ impl Recorder {
             Selection::Threads(_) => TargetTime::Threads(threads),
             Selection::Processes(_) | Selection::Launch(_) => TargetTime::Processes(processes),
         };
-        if clock.kind() == ClockKind::Cpu {
-            clock.start()?;
-        }
+        clock.start()?;
         Ok(Recorder {
             config,
             session,
             clock,
-            cpu_clock: None,
-            taken_over: Vec::new(),
-            cpus,
+            cpus: cpus.len(),
             sideband,
             images,
             resolved: Resolved::default(),
@@ -198,7 +186,7 @@ impl Recorder {
             }
             self.images.apply(&record);
         }
-        self.take_events()?;
+        self.take_events();
         self.time.poll();
         let filled = self.session.counters().rows.wrapping_sub(self.rows_drained);
         if filled > u64::from(self.config.table_rows) / 2 {
@@ -236,9 +224,8 @@ impl Recorder {
         }
     }
 
-    fn take_events(&mut self) -> Result<(), RecordError> {
-        let Recorder { session, images, time, jits, taken_over, .. } = self;
-        let before = taken_over.len();
+    fn take_events(&mut self) {
+        let Recorder { session, images, time, jits, .. } = self;
         session.drain_events(|event| {
             images.note(event);
             time.note(event);
@@ -249,19 +236,9 @@ impl Recorder {
                         jits.insert(event.image, map);
                     }
                 }
-                Some(EventKind::Exec) if event.flags & pf::CPU_CLOCK != 0 => taken_over.push(event.pid),
                 _ => {}
             }
         });
-        if self.clock.kind() == ClockKind::Cpu {
-            self.taken_over.clear();
-        } else if self.taken_over.len() > before && self.cpu_clock.is_none() {
-            let program = self.session.program(ClockKind::Cpu)?;
-            let clock = Clock::on_cpus(program, &self.cpus, self.config.rate.clock_ns, Idle::Excluded)?;
-            clock.start()?;
-            self.cpu_clock = Some(clock);
-        }
-        Ok(())
     }
 
     fn drain_rows(&mut self) -> Result<(), RecordError> {
@@ -273,7 +250,7 @@ impl Recorder {
         for record in self.sideband.drain() {
             self.images.apply(&record);
         }
-        self.take_events()?;
+        self.take_events();
         self.resolved.retry(&self.images);
         Ok(())
     }
@@ -294,9 +271,8 @@ impl Recorder {
     /// [`RecordError`].
     pub fn finish(mut self) -> Result<(Profile, Vec<Remark>), RecordError> {
         self.clock.stop()?;
-        if let Some(clock) = &self.cpu_clock {
-            clock.stop()?;
-        }
+        // Targets that go on use CPU time while we drain.
+        self.time.stop();
         // Both halves: the one that was being filled, and what a poll may have left in the other.
         self.drain_rows()?;
         self.drain_rows()?;
@@ -305,13 +281,13 @@ impl Recorder {
             && patience.elapsed() < FREE_REPORTS_WAIT
         {
             std::thread::sleep(Duration::from_millis(5));
-            self.take_events()?;
+            self.take_events();
         }
         Ok(self.profile(Quiet::Yes))
     }
 
     fn profile(&mut self, quiet: Quiet) -> (Profile, Vec<Remark>) {
-        let cpu_time = self.cpu_time();
+        let cpu_time = self.time.total();
         let duration = self.started.elapsed();
         let counters = self.session.counters();
         let counts = self.resolved.counts();
@@ -328,13 +304,13 @@ impl Recorder {
         let mut tally = Tally::new(&counters, hz, cpu_time.map(|time| time.as_secs_f64()));
         let remarks = self.remarks(&parts, &tally, quiet);
         if self.config.idle == Idle::Included {
-            add_idle(&mut parts, &mut tally, duration, self.cpus.len());
+            add_idle(&mut parts, &mut tally, duration, self.cpus);
         }
         let Parts { mappings, locations, processes, rows, unnamed: _ } = parts;
         let profile = Profile {
             tally,
             period: self.config.rate.period(),
-            clock: self.clock.kind().name().to_owned(),
+            clock: clock::NAME.to_owned(),
             start: self.start,
             duration,
             title: self.config.title.clone(),
@@ -346,25 +322,10 @@ impl Recorder {
         (profile, remarks)
     }
 
-    /// CPU time of the targets by a clock that knows nothing of ticks.
-    fn cpu_time(&mut self) -> Option<Duration> {
-        // The thread clock's own count goes on where its program was passed over; it ends at a take-over.
-        if self.clock.kind() == ClockKind::Thread
-            && self.cpu_clock.is_none()
-            && matches!(self.time, TargetTime::Processes(_))
-        {
-            return self.clock.count_ns().ok().map(Duration::from_nanos);
-        }
-        self.time.total()
-    }
-
     fn remarks(&self, parts: &Parts, tally: &Tally, quiet: Quiet) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if self.sideband.lost() > 0 {
             remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
-        }
-        if !self.taken_over.is_empty() {
-            remarks.push(Remark::ClockTakenOver { pids: self.taken_over.clone() });
         }
         let in_rows = parts.rows.iter().map(|row| row.ticks).sum();
         let counted = tally.outcome(Outcome::Stray);
@@ -388,22 +349,6 @@ impl Recorder {
 enum Quiet {
     Yes,
     No,
-}
-
-fn open_clock(config: &RecordConfig, session: &Session, cpus: &[u32]) -> Result<Clock, RecordError> {
-    let period_ns = config.rate.clock_ns;
-    let clock = match &config.selection {
-        Selection::Launch(target) => {
-            let inherit = match config.follow {
-                Follow::Descendants => Inherit::Descendants,
-                Follow::Threads => Inherit::Threads,
-            };
-            Clock::from_exec(session.program(ClockKind::Thread)?, target.pid(), period_ns, inherit)?
-        }
-        // Idle time is computed, since an idle CPU delivers its ticks as it pleases.
-        _ => Clock::on_cpus(session.program(ClockKind::Cpu)?, cpus, period_ns, Idle::Excluded)?,
-    };
-    Ok(clock)
 }
 
 fn read_perf_map(pid: u32) -> Option<PerfMap> {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use profil_common::limits::COMM_BYTES;
 use profil_common::{FILTER_CPUS, Settings, process_flags as pf, settings_flags as sf};
 
-use crate::clock::{ClockKind, Idle};
 use crate::process::TargetProcess;
 use crate::rate::Rate;
 
@@ -54,6 +53,15 @@ pub enum Rows {
     PerProcess,
     /// A row for each thread.
     PerThread,
+}
+
+/// Whether the time that CPUs had nothing to do is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Only what ran.
+    Excluded,
+    /// As a row of its own, so that the ticks add up to CPUs x rate x time.
+    Included,
 }
 
 /// What else a tick must satisfy.
@@ -110,19 +118,11 @@ pub enum SelectionError {
 }
 
 impl RecordConfig {
-    /// The clock that fits the targets: a launched command carries its own, the others are found on their CPUs.
-    pub fn clock(&self) -> ClockKind {
-        match self.selection {
-            Selection::Launch(_) => ClockKind::Thread,
-            _ => ClockKind::Cpu,
-        }
-    }
-
     /// [`process_flags`](profil_common::process_flags) of the targets.
     pub(super) fn process_flags(&self) -> u32 {
-        let clock = if self.clock() == ClockKind::Cpu { pf::CPU_CLOCK } else { 0 };
+        let start = if matches!(self.selection, Selection::Launch(_)) { pf::FROM_EXEC } else { pf::SELECTED };
         let follow = if self.follow == Follow::Descendants { pf::FOLLOW } else { 0 };
-        pf::SELECTED | clock | follow
+        start | follow
     }
 
     /// Settings of the programs, but for what the kernel's own layout decides.
@@ -141,7 +141,7 @@ impl RecordConfig {
             Selection::All => settings.flags |= sf::ALL_PROCESSES,
         }
         // Every process is known by its own first tick here, so that nothing is kept of those that never tick.
-        settings.all_flags = pf::SELECTED | pf::CPU_CLOCK;
+        settings.all_flags = pf::SELECTED;
         settings.flags |= match mode {
             ModeFilter::Both => 0,
             ModeFilter::User => sf::USER_ONLY,

@@ -108,20 +108,15 @@ pub fn kernel_fields() -> Result<Fields, BtfError> {
 pub fn fields_of(btf: &Btf) -> Result<Fields, BtfError> {
     let task = btf.structure("task_struct")?;
     let signal = btf.structure("signal_struct")?;
-    let mm = btf.structure("mm_struct")?;
     let pid = btf.structure("pid")?;
     let namespace = btf.structure("pid_namespace")?;
     Ok(Fields {
         task_pid: task.offset_of("pid")?,
         task_tgid: task.offset_of("tgid")?,
         task_signal: task.offset_of("signal")?,
-        task_mm: task.offset_of("mm")?,
         task_runtime: task.offset_of("se.sum_exec_runtime")?,
         task_comm: task.offset_of("comm")?,
         signal_live: signal.offset_of("live")?,
-        // An unsigned long up to 6.17, a struct of one bitmap since 6.18 (mm_flags_t): the low word is at the
-        // same place in both.
-        mm_flags: mm.offset_of("flags")?,
         signal_pids: signal.offset_of("pids")?,
         pid_level: pid.offset_of("level")?,
         pid_numbers: pid.offset_of("numbers")?,
