@@ -118,9 +118,9 @@ enum Format {
 /// Why a recording stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
-    ByTargets,
-    ByDuration,
-    ByWish(Wish),
+    TargetsEnded,
+    TimeUp,
+    Wished(Wish),
 }
 
 /// Runs `profil record`.
@@ -248,16 +248,16 @@ impl Run<'_> {
                     Wish::Interim => self.write_interim()?,
                     wish => {
                         progress.clear();
-                        return Ok(Stopped::ByWish(wish));
+                        return Ok(Stopped::Wished(wish));
                     }
                 },
                 () = sleep_or_for_ever(left) => {
                     progress.clear();
-                    return Ok(Stopped::ByDuration);
+                    return Ok(Stopped::TimeUp);
                 }
                 () = readable_or_for_ever(ended.as_ref()) => {
                     progress.clear();
-                    return Ok(Stopped::ByTargets);
+                    return Ok(Stopped::TargetsEnded);
                 }
                 () = news.wait() => {
                     self.recorder.poll()?;
@@ -267,7 +267,7 @@ impl Run<'_> {
                     self.recorder.poll()?;
                     if self.recorder.is_over() {
                         progress.clear();
-                        return Ok(Stopped::ByTargets);
+                        return Ok(Stopped::TargetsEnded);
                     }
                     progress.show(&self.recorder);
                 }
@@ -308,12 +308,12 @@ impl Launched {
     /// Ends the command as the way of stopping asks for, and returns its exit status as ours.
     fn see_off(&mut self, stopped: Stopped, keep: bool) -> anyhow::Result<ExitCode> {
         match stopped {
-            Stopped::ByDuration if keep => return Ok(ExitCode::SUCCESS),
-            Stopped::ByDuration | Stopped::ByWish(Wish::Terminate) => self.signal(rustix::process::Signal::TERM),
-            Stopped::ByWish(Wish::Interrupt) if !interrupt::came_from_terminal() => {
+            Stopped::TimeUp if keep => return Ok(ExitCode::SUCCESS),
+            Stopped::TimeUp | Stopped::Wished(Wish::Terminate) => self.signal(rustix::process::Signal::TERM),
+            Stopped::Wished(Wish::Interrupt) if !interrupt::came_from_terminal() => {
                 self.signal(rustix::process::Signal::INT);
             }
-            Stopped::ByWish(_) | Stopped::ByTargets => {}
+            Stopped::Wished(_) | Stopped::TargetsEnded => {}
         }
         let status = match self.status {
             Some(status) => status,
