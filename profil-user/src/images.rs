@@ -281,13 +281,13 @@ mod tests {
         let mut images = images(Tracking::All);
         images.note(&event(EventKind::Exec, NOBODY, 7, 10));
         images.apply(&Record { time_ns: 5, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
-        images.apply(&mapped(NOBODY, 6, 0x1000, 0x9000, "[a]"));
-        let second = mapped(NOBODY, 7, 0x3000, 0x5000, "[b]");
+        images.apply(&mapped(NOBODY, 6, 0x1000, 0x9000, "/no/a"));
+        let second = mapped(NOBODY, 7, 0x3000, 0x5000, "/no/b");
         assert!(images.replaces_code(&second));
         images.apply(&second);
-        assert_eq!(path_at(&images, 7, 0x2fff).as_deref(), Some("[a]"));
-        assert_eq!(path_at(&images, 7, 0x3000).as_deref(), Some("[b]"));
-        assert_eq!(path_at(&images, 7, 0x5000).as_deref(), Some("[a]"));
+        assert_eq!(path_at(&images, 7, 0x2fff).as_deref(), Some("/no/a"));
+        assert_eq!(path_at(&images, 7, 0x3000).as_deref(), Some("/no/b"));
+        assert_eq!(path_at(&images, 7, 0x5000).as_deref(), Some("/no/a"));
         assert_eq!(images.place(7, 0x5001).map(|place| place.file_offset), Some(0x4101));
         assert_eq!(path_at(&images, 7, 0x9000), None);
     }
@@ -295,13 +295,13 @@ mod tests {
     #[test]
     fn each_image_has_the_code_of_its_own_time() {
         let mut images = images(Tracking::All);
-        for (time_ns, image, path) in [(10, 1, "[old]"), (20, 2, "[new]")] {
+        for (time_ns, image, path) in [(10, 1, "/no/old"), (20, 2, "/no/new")] {
             images.apply(&Record { time_ns, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
             images.apply(&mapped(NOBODY, time_ns + 1, 0x1000, 0x2000, path));
             images.note(&event(EventKind::Exec, NOBODY, image, time_ns + 2));
         }
-        assert_eq!(path_at(&images, 1, 0x1500).as_deref(), Some("[old]"));
-        assert_eq!(path_at(&images, 2, 0x1500).as_deref(), Some("[new]"));
+        assert_eq!(path_at(&images, 1, 0x1500).as_deref(), Some("/no/old"));
+        assert_eq!(path_at(&images, 2, 0x1500).as_deref(), Some("/no/new"));
         assert_eq!(path_at(&images, 3, 0x1500), None);
     }
 
@@ -309,18 +309,18 @@ mod tests {
     fn a_child_starts_with_the_code_of_its_parent() {
         let mut images = images(Tracking::All);
         images.apply(&Record { time_ns: 1, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
-        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
+        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "/no/a"));
         images.apply(&Record { time_ns: 3, pid: NOBODY + 1, kind: RecordKind::Forked { parent: NOBODY } });
         images.note(&event(EventKind::Fork, NOBODY + 1, 9, 4));
-        images.apply(&mapped(NOBODY, 5, 0x1000, 0x2000, "[b]"));
-        assert_eq!(path_at(&images, 9, 0x1000).as_deref(), Some("[a]"));
+        images.apply(&mapped(NOBODY, 5, 0x1000, 0x2000, "/no/b"));
+        assert_eq!(path_at(&images, 9, 0x1000).as_deref(), Some("/no/a"));
     }
 
     #[test]
     fn strangers_are_not_kept_when_descendants_are_tracked() {
         let mut images = images(Tracking::Descendants);
         images.apply(&Record { time_ns: 1, pid: NOBODY, kind: RecordKind::Exec { comm: vec![] } });
-        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "[a]"));
+        images.apply(&mapped(NOBODY, 2, 0x1000, 0x2000, "/no/a"));
         images.note(&event(EventKind::Seen, NOBODY, 1, 3));
         assert_eq!(path_at(&images, 1, 0x1000), None);
     }
