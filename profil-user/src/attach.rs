@@ -55,11 +55,12 @@ pub enum Recording {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The request is none by the convention.
-    #[error("{errno} ({convention}): {source}", errno = source.errno().name(), convention = convention.name())]
+    #[error("{errno} ({convention})", errno = source.errno().name(), convention = convention.name())]
     Request {
         /// The convention.
         convention: Convention,
         /// What is wrong.
+        #[source]
         source: ConventionError,
     },
     /// The request turns profiling off.
@@ -71,11 +72,12 @@ pub enum AttachError {
         scale: u32,
     },
     /// The buffer cannot take bins.
-    #[error("EFAULT ({convention}): {source}", convention = convention.name())]
+    #[error("{}", verdict_on_buffer(*convention))]
     Buffer {
         /// The convention.
         convention: Convention,
         /// What is wrong.
+        #[source]
         source: BadBuffer,
     },
     /// The region has no bins.
@@ -130,6 +132,16 @@ pub enum End {
     Exec,
     /// The buffer takes no more bins.
     Lost(Loss),
+}
+
+/// What the call with a bad buffer comes to in a convention.
+fn verdict_on_buffer(convention: Convention) -> &'static str {
+    match convention {
+        Convention::Bsd => "EFAULT (bsd), profiling off",
+        Convention::Linux => "profiling off (linux: the call returns 0)",
+        Convention::Clix => "profiling off (clix: no result is defined)",
+        Convention::Glibc => "profiling off (glibc: the call returns 0)",
+    }
 }
 
 /// What an attachment counted.

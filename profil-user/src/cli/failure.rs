@@ -65,6 +65,21 @@ pub fn status(error: &anyhow::Error, launching: Launching) -> u8 {
     }
 }
 
+/// The text of an error and its causes, but for causes that say again what was just said.
+pub fn text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut last = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !last.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+        last = cause;
+    }
+    text
+}
+
 /// Puts an error that comes from a lack of rights into the words that say which, and what to do.
 pub fn explain(error: anyhow::Error) -> anyhow::Error {
     let operation = match error.downcast_ref::<RecordError>() {
@@ -107,4 +122,15 @@ fn operation_of_clock(error: &ClockError) -> Option<Operation> {
 fn system_error(error: &(dyn Error + 'static)) -> Option<i32> {
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_was_said_already_is_not_said_again() {
+        let error = anyhow::anyhow!("no such file").context("parsing: no such file").context("cannot load");
+        assert_eq!(text(&error), "cannot load: parsing: no such file");
+    }
 }

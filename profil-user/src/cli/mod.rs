@@ -1,11 +1,13 @@
 //! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
 pub mod attach;
+pub mod attach_view;
 pub mod doctor;
 pub mod failure;
 pub mod interrupt;
 pub mod readiness;
 pub mod record;
+pub mod region;
 pub mod remarks;
 pub mod report;
 pub mod selection;
@@ -72,7 +74,7 @@ pub fn main() -> ExitCode {
         }
     };
     result.map_err(failure::explain).unwrap_or_else(|error| {
-        eprintln!("profil: {error:#}");
+        eprintln!("profil: {}", failure::text(&error));
         ExitCode::from(failure::status(&error, launching))
     })
 }
