@@ -15,7 +15,7 @@ use crate::probe::Features;
 use crate::probe::btf::{self, BtfError};
 use crate::process::{TargetError, TargetProcess, namespace};
 use crate::rate::Rate;
-use crate::session::{Session, SessionConfig, SessionError};
+use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sink::target::{BadBuffer, Loss, TargetBuffer, Width};
 use crate::tally::Tally;
 use crate::target_time::{ProcessTimes, TargetTime};
@@ -112,15 +112,6 @@ pub enum AttachError {
     /// The clock.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// The list of CPUs cannot be read.
-    #[error("cannot read {path}")]
-    Cpus {
-        /// The file.
-        path: &'static str,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
 }
 
 /// Why an attachment is over by itself.
@@ -153,6 +144,8 @@ pub struct AttachReport {
     pub histogram: Histogram,
     /// Ticks by outcome.
     pub tally: Tally,
+    /// Whether the bins were added to a buffer of the target.
+    pub has_buffer: bool,
     /// Ticks that were added to the target's buffer.
     pub written: u64,
     /// Why it ended before it was stopped.
@@ -209,7 +202,7 @@ impl Attachment {
         let bins = Bins::new(region.nbins)?;
         let mut session = Session::load(&SessionConfig::new(settings(rate, recording)?))?;
         session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
-        let cpus = aya::util::online_cpus().map_err(|(path, source)| AttachError::Cpus { path, source })?;
+        let cpus = session::online_cpus()?;
         let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
         session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;
         // An exec before this line is seen here, a later one by the hook.
@@ -295,8 +288,9 @@ impl Attachment {
         let cpu_time = self.time.total();
         let hz = self.rate.hz();
         let tally = Tally::new(&self.session.counters(), hz, cpu_time.map(|time| time.as_secs_f64()));
-        let Attachment { region, histogram, written, started, .. } = self;
-        Ok(AttachReport { region, histogram, tally, written, end, duration: started.elapsed() })
+        let Attachment { region, histogram, buffer, written, started, .. } = self;
+        let (has_buffer, duration) = (buffer.is_some(), started.elapsed());
+        Ok(AttachReport { region, histogram, tally, has_buffer, written, end, duration })
     }
 }
 

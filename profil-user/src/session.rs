@@ -1,6 +1,6 @@
 //! One load of the eBPF object: its programs, its hooks and its maps.
 //!
-//! aya is named here, in [`bins`](crate::bins) and in [`rows`](crate::rows), and nowhere else. Everything goes with
+//! aya is named here, in [`bins`](crate::bins) and in `rows`, and nowhere else. Everything goes with
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
 
 use std::io;
@@ -88,10 +88,10 @@ pub enum SessionError {
         #[source]
         source: MapError,
     },
-    /// A map cannot be read.
-    #[error("cannot read the map `{name}`")]
+    /// A map, or a list of the system, cannot be read.
+    #[error("cannot read {name}")]
     Read {
-        /// Name of the map.
+        /// Name of the map or list.
         name: &'static str,
         /// What the system said.
         #[source]
@@ -310,6 +310,14 @@ impl Session {
     pub fn ebpf_mut(&mut self) -> &mut Ebpf {
         &mut self.ebpf
     }
+}
+
+/// CPUs that are online now.
+///
+/// # Errors
+/// [`SessionError::Read`].
+pub fn online_cpus() -> Result<Vec<u32>, SessionError> {
+    aya::util::online_cpus().map_err(|(_, source)| SessionError::Read { name: "online CPUs", source })
 }
 
 fn program<'e, P>(ebpf: &'e mut Ebpf, name: &'static str) -> Result<&'e mut P, SessionError>

@@ -202,13 +202,16 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
     }
     let pid = args.pid;
     let unwritten = binned.saturating_sub(report.written);
-    match report.end {
-        Some(End::Exited) => tell(&format!("process {pid} has exited")),
-        Some(End::Exec) => {
-            tell(&format!("process {pid} runs another program: profiling is off, and nothing was written into it"))
-        }
-        Some(End::Lost(loss)) => tell(&format!("profiling is off: {loss}; {unwritten} ticks were not written")),
-        None => {}
+    let ending = report.end.map(|end| match end {
+        End::Exited => format!("process {pid} has exited"),
+        End::Exec => format!("process {pid} runs another program: profiling is off, and nothing was written into it"),
+        End::Lost(loss) => format!("profiling is off: {loss}"),
+    });
+    if let Some(ending) = ending {
+        tell(&ending);
+    }
+    if report.has_buffer && unwritten > 0 {
+        tell(&format!("{unwritten} ticks of {binned} could not be written to its buffer any more"));
     }
     if args.quiet {
         return;

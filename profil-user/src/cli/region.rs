@@ -131,10 +131,9 @@ impl RegionArgs {
     ///
     /// # Errors
     /// A symbol is missing, or what is given does not suffice.
-    pub fn resolve(&self, object: Option<&mut TargetObject>) -> anyhow::Result<Resolved> {
+    pub fn resolve(&self, mut object: Option<&mut TargetObject>) -> anyhow::Result<Resolved> {
         let convention = Convention::from(self.convention);
         let width = self.width;
-        let mut object = object;
         let (buffer, symbol_size) = match &self.buf {
             None => (None, None),
             Some(address) => {
@@ -144,7 +143,7 @@ impl RegionArgs {
         };
         let text = object.as_deref().map(TargetObject::text).transpose();
         let offset = match &self.offset {
-            Some(address) => place(address, object.as_deref_mut())?.0,
+            Some(address) => place(address, object)?.0,
             None => text_of(&text)?.start,
         };
         let given = match (self.bufsiz, buffer, symbol_size) {

@@ -17,7 +17,7 @@ use crate::probe::Features;
 use crate::probe::btf::{self, BtfError};
 use crate::process::namespace::{self, NamespaceError};
 use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
-use crate::session::{Session, SessionConfig, SessionError};
+use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sideband::{Sideband, SidebandError};
 use crate::symbols::Symbols;
 use crate::symbols::perf_map::{PerfMap, PerfMapPlace};
@@ -49,15 +49,6 @@ pub enum RecordError {
     /// A thread's number cannot be translated.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The list of CPUs cannot be read.
-    #[error("cannot read {path}")]
-    Cpus {
-        /// The file.
-        path: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
 }
 
 /// What is not as it should be in a profile, with its size.
@@ -108,7 +99,7 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`].
     pub fn start(config: RecordConfig, symbols: Symbols) -> Result<Recorder, RecordError> {
-        let online = aya::util::online_cpus().map_err(|(path, source)| RecordError::Cpus { path, source })?;
+        let online = session::online_cpus()?;
         let mut settings = config.settings()?;
         settings.fields = btf::kernel_fields()?;
         settings.pid_namespace = namespace::own_number_if_nested();
