@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, Pod};
+use aya_log::EbpfLogger;
 use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
 use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
 
@@ -34,12 +35,23 @@ pub struct SessionConfig {
     pub rows: u32,
     /// Processes that can be known at the same time.
     pub processes: u32,
+    /// What the hooks say of their doings.
+    pub log: HookLog,
+}
+
+/// Whether the hooks log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookLog {
+    /// They are silent.
+    Off,
+    /// They log each fork, exec and exit to the [`log`] facade; see [`Session::flush_log`].
+    On,
 }
 
 impl SessionConfig {
     /// Default sizes.
     pub fn new(settings: Settings) -> SessionConfig {
-        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES }
+        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, log: HookLog::Off }
     }
 }
 
@@ -125,6 +137,7 @@ pub struct Session {
     events: RingBuf<MapData>,
     recording: RingBuf<MapData>,
     next_image: u64,
+    logger: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
 impl Session {
@@ -137,10 +150,15 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes } = config;
+        let SessionConfig { settings, rows, processes, log } = config;
+        let level: u8 = match log {
+            HookLog::Off => 0,
+            HookLog::On => aya_log::Level::Debug as u8,
+        };
         let cpus = aya::util::nr_cpus().map_err(|(_, source)| SessionError::Read { name: "possible CPUs", source })?;
         let mut ebpf = EbpfLoader::new()
             .override_global("SETTINGS", settings, true)
+            .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
@@ -156,6 +174,11 @@ impl Session {
                 .attach(&format!("sched_process_{name}"))
                 .map_err(|source| SessionError::Attach { program: name, source })?;
         }
+        let logger = match log {
+            HookLog::Off => None,
+            // Without its ring there is nothing to read; counting goes on all the same.
+            HookLog::On => EbpfLogger::init(&mut ebpf).ok(),
+        };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
         let epoch = take_memory(&mut ebpf, "EPOCH", 1)?;
         Ok(Session {
@@ -170,6 +193,7 @@ impl Session {
             events: take_typed(&mut ebpf, "EVENTS")?,
             recording: take_typed(&mut ebpf, "RECORDING")?,
             next_image: 1,
+            logger,
             ebpf,
         })
     }
@@ -306,9 +330,11 @@ impl Session {
         self.events.as_fd().try_clone_to_owned()
     }
 
-    /// The programs' log, for `-vv`.
-    pub fn ebpf_mut(&mut self) -> &mut Ebpf {
-        &mut self.ebpf
+    /// Passes on what the hooks have logged since the last call; nothing with [`HookLog::Off`].
+    pub fn flush_log(&mut self) {
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
     }
 }
 

@@ -80,19 +80,30 @@ pub fn text(error: &anyhow::Error) -> String {
     text
 }
 
+/// All that the verifier said, if it refused a program.
+pub fn verifier_log(error: &anyhow::Error) -> Option<&str> {
+    match session_error(error)? {
+        SessionError::Program { verifier_log, .. } => Some(verifier_log),
+        _ => None,
+    }
+}
+
+/// The error of the session that an error is, if it is one.
+fn session_error(error: &anyhow::Error) -> Option<&SessionError> {
+    match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
+        (Some(RecordError::Session(error)), _) | (_, Some(AttachError::Session(error))) => Some(error),
+        _ => None,
+    }
+}
+
 /// Puts an error that comes from a lack of rights into the words that say which, and what to do.
 pub fn explain(error: anyhow::Error) -> anyhow::Error {
-    let operation = match error.downcast_ref::<RecordError>() {
-        Some(RecordError::Session(error)) => operation_of_session(error),
-        Some(RecordError::Clock(error)) => operation_of_clock(error),
-        Some(RecordError::Sideband(_)) => Some(Operation::OpenCpuEvent),
+    let clock = match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
+        (Some(RecordError::Sideband(_)), _) => Some(Operation::OpenCpuEvent),
+        (Some(RecordError::Clock(error)), _) | (_, Some(AttachError::Clock(error))) => operation_of_clock(error),
         _ => None,
     };
-    let operation = operation.or_else(|| match error.downcast_ref::<AttachError>() {
-        Some(AttachError::Session(error)) => operation_of_session(error),
-        Some(AttachError::Clock(error)) => operation_of_clock(error),
-        _ => None,
-    });
+    let operation = clock.or_else(|| session_error(&error).and_then(operation_of_session));
     let (Some(operation), Some(number)) = (operation, system_error(error.as_ref())) else {
         return error;
     };

@@ -12,6 +12,7 @@ pub mod remarks;
 pub mod report;
 pub mod selection;
 pub mod values;
+pub mod verbose;
 
 use std::process::ExitCode;
 
@@ -75,6 +76,9 @@ pub fn main() -> ExitCode {
     };
     result.map_err(failure::explain).unwrap_or_else(|error| {
         eprintln!("profil: {}", failure::text(&error));
+        if let (Some(log), true) = (failure::verifier_log(&error), verbose::wants_details()) {
+            eprintln!("{log}");
+        }
         ExitCode::from(failure::status(&error, launching))
     })
 }

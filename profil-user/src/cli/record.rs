@@ -14,7 +14,7 @@ use crate::cli::interrupt::{self, Interrupts, Wish};
 use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
-use crate::cli::{remarks, values};
+use crate::cli::{remarks, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
@@ -25,6 +25,7 @@ use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line, thousands};
 use crate::report::table::Layout;
 use crate::report::{By, Report, machine, table};
+use crate::session::HookLog;
 use crate::sink::pprof;
 use crate::symbols::Symbols;
 use crate::symbols::debug_files::DebugFiles;
@@ -132,6 +133,7 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitCode> {
         return Err(usage("profil is flat; for callers use perf record -g"));
     }
     args.targets.check(&args.command)?;
+    verbose::start(args.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(record(args))
 }
@@ -178,6 +180,7 @@ fn start(args: &RecordArgs, selection: Selection, title: String) -> anyhow::Resu
         idle: if args.idle { Idle::Included } else { Idle::Excluded },
         rows: if args.per_thread { Rows::PerThread } else { Rows::PerProcess },
         table_rows: args.table_rows,
+        log: if args.verbose > 1 { HookLog::On } else { HookLog::Off },
         title,
     };
     let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };

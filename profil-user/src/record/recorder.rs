@@ -106,7 +106,8 @@ impl Recorder {
         if Features::of_this_kernel().has_task_pt_regs {
             settings.flags |= sf::HAS_TASK_PT_REGS;
         }
-        let mut session = Session::load(&SessionConfig { rows: config.table_rows, ..SessionConfig::new(settings) })?;
+        let mut session =
+            Session::load(&SessionConfig { rows: config.table_rows, log: config.log, ..SessionConfig::new(settings) })?;
         let sideband = Sideband::open(&online)?;
         let tracking = match config.selection {
             Selection::All | Selection::Cgroup(_) => Tracking::All,
@@ -178,6 +179,7 @@ impl Recorder {
             self.images.apply(&record);
         }
         self.take_events();
+        self.session.flush_log();
         self.time.poll();
         let filled = self.session.counters().rows.wrapping_sub(self.rows_drained);
         if filled > u64::from(self.config.table_rows) / 2 {
@@ -274,6 +276,7 @@ impl Recorder {
             std::thread::sleep(Duration::from_millis(5));
             self.take_events();
         }
+        self.session.flush_log();
         Ok(self.profile(Quiet::Yes))
     }
 
