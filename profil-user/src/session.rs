@@ -231,7 +231,9 @@ impl Session {
             ticks: at(3),
             outcomes: std::array::from_fn(|outcome| at(4 + outcome)),
             rows: at(10),
-            reserved: [0; 5],
+            unfollowed: at(11),
+            unannounced: at(12),
+            reserved: [0; 3],
         }
     }
 
@@ -244,7 +246,7 @@ impl Session {
     pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
         let image = self.next_image;
         self.next_image += 1;
-        let process = Process { image, clocked_ns: 0, freed_ns: 0, flags, slot };
+        let process = Process { image, clocked_ns: 0, flags, slot };
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
         Ok(image)
     }

@@ -28,6 +28,9 @@ use crate::target_time::{ProcessTimes, TargetTime, ThreadTimes};
 /// How long the end of a recording waits for the kernel to free processes that have ended.
 const FREE_REPORTS_WAIT: Duration = Duration::from_millis(300);
 
+/// Processes that have ended and whose mappings are kept, before they are forgotten.
+const ENDED_MAX: usize = 4096;
+
 /// A recording that cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -58,6 +61,13 @@ pub enum Remark {
     MappingsLost {
         /// Records that were lost.
         records: u64,
+    },
+    /// The tables of the kernel side were too small.
+    TablesFull {
+        /// Processes whose ticks were not counted.
+        unfollowed: u64,
+        /// Events that were lost: some processes have no name.
+        unannounced: u64,
     },
     /// Rows and counters disagree: a fault of profil.
     Unaccounted {
@@ -181,6 +191,12 @@ impl Recorder {
         self.take_events();
         self.session.flush_log();
         self.time.poll();
+        if self.images.ended() > ENDED_MAX {
+            // Rows of a process that has ended may still be in the table.
+            self.drain_rows()?;
+            let used = self.resolved.images();
+            self.images.prune(|image| used.contains(&image));
+        }
         let filled = self.session.counters().rows.wrapping_sub(self.rows_drained);
         if filled > u64::from(self.config.table_rows) / 2 {
             self.drain_rows()?;
@@ -320,6 +336,10 @@ impl Recorder {
         let mut remarks = Vec::new();
         if self.sideband.lost() > 0 {
             remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
+        }
+        let Counters { unfollowed, unannounced, .. } = self.session.counters();
+        if unfollowed + unannounced > 0 {
+            remarks.push(Remark::TablesFull { unfollowed, unannounced });
         }
         let in_rows = parts.rows.iter().map(|row| row.ticks).sum();
         let counted = tally.outcome(Outcome::Stray);
