@@ -3,17 +3,15 @@
 use std::time::{Duration, Instant};
 
 use profil_common::{
-    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, process_flags as pf,
-    settings_flags as sf,
+    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, Settings,
+    process_flags as pf, settings_flags,
 };
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
 use crate::bins::{Bins, BinsError};
 use crate::clock::{Clock, ClockError};
 use crate::histogram::Histogram;
-use crate::probe::Features;
-use crate::probe::btf::{self, BtfError};
-use crate::process::{TargetError, TargetProcess, namespace};
+use crate::process::{TargetError, TargetProcess};
 use crate::rate::Rate;
 use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sink::target::{BadBuffer, Loss, TargetBuffer, Width};
@@ -103,9 +101,6 @@ pub enum AttachError {
     /// The bins.
     #[error(transparent)]
     Bins(#[from] BinsError),
-    /// The kernel's layout is not known.
-    #[error(transparent)]
-    Layout(#[from] BtfError),
     /// The eBPF object.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -200,7 +195,7 @@ impl Attachment {
             .map_err(|source| AttachError::Buffer { convention, source })?;
 
         let bins = Bins::new(region.nbins)?;
-        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)?))?;
+        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)))?;
         session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
         let cpus = session::online_cpus()?;
         let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
@@ -294,19 +289,10 @@ impl Attachment {
     }
 }
 
-fn settings(rate: Rate, recording: Recording) -> Result<profil_common::Settings, BtfError> {
-    let mut settings = profil_common::Settings {
-        period_ns: rate.period_ns,
-        clock_ns: rate.clock_ns,
-        fields: btf::kernel_fields()?,
-        pid_namespace: namespace::own_number_if_nested(),
-        ..profil_common::Settings::NONE
+fn settings(rate: Rate, recording: Recording) -> Settings {
+    let flags = match recording {
+        Recording::Off => 0,
+        Recording::On => settings_flags::RECORDING,
     };
-    if Features::of_this_kernel().has_task_pt_regs {
-        settings.flags |= sf::HAS_TASK_PT_REGS;
-    }
-    if recording == Recording::On {
-        settings.flags |= sf::RECORDING;
-    }
-    Ok(settings)
+    Settings { period_ns: rate.period_ns, clock_ns: rate.clock_ns, flags, ..Settings::NONE }
 }

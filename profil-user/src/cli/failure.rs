@@ -118,7 +118,10 @@ fn operation_of_session(error: &SessionError) -> Option<Operation> {
         SessionError::Load { .. } => Some(Operation::CreateMap),
         SessionError::Program { .. } => Some(Operation::LoadProgram),
         SessionError::Attach { .. } => Some(Operation::AttachProgram),
-        SessionError::Missing { .. } | SessionError::Map { .. } | SessionError::Read { .. } => None,
+        SessionError::Layout(_)
+        | SessionError::Missing { .. }
+        | SessionError::Map { .. }
+        | SessionError::Read { .. } => None,
     }
 }
 

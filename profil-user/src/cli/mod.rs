@@ -5,6 +5,7 @@ pub mod attach_view;
 pub mod doctor;
 pub mod failure;
 pub mod interrupt;
+pub mod progress;
 pub mod readiness;
 pub mod record;
 pub mod region;

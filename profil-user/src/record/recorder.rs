@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
-use profil_common::{Counters, EventKind, Outcome, settings_flags as sf};
+use profil_common::{Counters, EventKind, Outcome};
 
 use super::assemble::{self, Parts};
 use super::resolve::Resolved;
@@ -13,8 +13,6 @@ use super::selection::{Idle, RecordConfig, Selection, SelectionError};
 use crate::clock::{self, Clock, ClockError};
 use crate::images::{Images, Tracking};
 use crate::objects::Objects;
-use crate::probe::Features;
-use crate::probe::btf::{self, BtfError};
 use crate::process::namespace::{self, NamespaceError};
 use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
 use crate::session::{self, Session, SessionConfig, SessionError};
@@ -37,9 +35,6 @@ pub enum RecordError {
     /// A filter cannot be applied.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// The kernel's layout is not known.
-    #[error(transparent)]
-    Layout(#[from] BtfError),
     /// The eBPF object.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -110,14 +105,11 @@ impl Recorder {
     /// [`RecordError`].
     pub fn start(config: RecordConfig, symbols: Symbols) -> Result<Recorder, RecordError> {
         let online = session::online_cpus()?;
-        let mut settings = config.settings()?;
-        settings.fields = btf::kernel_fields()?;
-        settings.pid_namespace = namespace::own_number_if_nested();
-        if Features::of_this_kernel().has_task_pt_regs {
-            settings.flags |= sf::HAS_TASK_PT_REGS;
-        }
-        let mut session =
-            Session::load(&SessionConfig { rows: config.table_rows, log: config.log, ..SessionConfig::new(settings) })?;
+        let mut session = Session::load(&SessionConfig {
+            rows: config.table_rows,
+            log: config.log,
+            ..SessionConfig::new(config.settings()?)
+        })?;
         let sideband = Sideband::open(&online)?;
         let tracking = match config.selection {
             Selection::All | Selection::Cgroup(_) => Tracking::All,

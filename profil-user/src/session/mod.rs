@@ -3,19 +3,25 @@
 //! aya is named here, in [`bins`](crate::bins) and in `rows`, and nowhere else. Everything goes with
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
 
+mod error;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
-use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
-use aya::{Ebpf, EbpfError, EbpfLoader, Pod};
+use aya::programs::{PerfEvent, RawTracePoint};
+use aya::{Ebpf, EbpfLoader, Pod};
 use aya_log::EbpfLogger;
 use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
-use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
+use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord, settings_flags};
 
 use crate::bins::Bins;
 use crate::map_memory::MapMemory;
+use crate::probe::Features;
+use crate::probe::btf;
+use crate::process::namespace;
 use crate::rows::Half;
+use error::refused;
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
@@ -26,10 +32,12 @@ const TICK: &str = "tick";
 /// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
 const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
 
+pub use error::SessionError;
+
 /// How a session is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Constants of the programs.
+    /// Constants of the programs; what the kernel's own layout and features decide is filled in by the load.
     pub settings: Settings,
     /// Rows of each half of the sparse table.
     pub rows: u32,
@@ -52,74 +60,6 @@ impl SessionConfig {
     /// Default sizes.
     pub fn new(settings: Settings) -> SessionConfig {
         SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, log: HookLog::Off }
-    }
-}
-
-/// A session that cannot be.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The kernel refused the object or a map of it.
-    #[error("cannot load the eBPF object")]
-    Load {
-        /// What aya said.
-        #[source]
-        source: EbpfError,
-    },
-    /// The verifier or the kernel refused a program.
-    #[error("cannot load the eBPF program `{program}`{}", verdict(verifier_log))]
-    Program {
-        /// Name of the program.
-        program: &'static str,
-        /// What the kernel's verifier said; empty when it said nothing.
-        verifier_log: String,
-        /// What the system call said.
-        #[source]
-        source: io::Error,
-    },
-    /// A hook cannot be attached.
-    #[error("cannot attach the eBPF program `{program}`")]
-    Attach {
-        /// Name of the program.
-        program: &'static str,
-        /// What aya said.
-        #[source]
-        source: ProgramError,
-    },
-    /// The object lacks a map or program: it was built from other sources.
-    #[error("the eBPF object has no `{name}`: it does not belong to this version of profil")]
-    Missing {
-        /// What it lacks.
-        name: &'static str,
-    },
-    /// A map cannot be used.
-    #[error("cannot use the map `{name}`")]
-    Map {
-        /// Name of the map.
-        name: &'static str,
-        /// What aya said.
-        #[source]
-        source: MapError,
-    },
-    /// A map, or a list of the system, cannot be read.
-    #[error("cannot read {name}")]
-    Read {
-        /// Name of the map or list.
-        name: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// The verifier's last meaningful line, and how many come before it.
-fn verdict(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let meaningful = lines.iter().rposition(|line| {
-        !line.starts_with("processed ") && !line.starts_with("verification time") && !line.starts_with("stack depth")
-    });
-    match meaningful {
-        Some(index) => format!(": {} ({} lines of the verifier's log omitted; -v shows them)", lines[index], index),
-        None => String::new(),
     }
 }
 
@@ -151,13 +91,14 @@ impl Session {
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
         let SessionConfig { settings, rows, processes, log } = config;
+        let settings = for_this_kernel(*settings)?;
         let level: u8 = match log {
             HookLog::Off => 0,
             HookLog::On => aya_log::Level::Debug as u8,
         };
         let cpus = aya::util::nr_cpus().map_err(|(_, source)| SessionError::Read { name: "possible CPUs", source })?;
         let mut ebpf = EbpfLoader::new()
-            .override_global("SETTINGS", settings, true)
+            .override_global("SETTINGS", &settings, true)
             .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("ROWS_0", *rows)
@@ -340,6 +281,17 @@ impl Session {
     }
 }
 
+/// Settings with what this kernel decides.
+fn for_this_kernel(settings: Settings) -> Result<Settings, SessionError> {
+    let has_task_pt_regs = Features::of_this_kernel().has_task_pt_regs;
+    Ok(Settings {
+        fields: btf::kernel_fields()?,
+        pid_namespace: namespace::own_number_if_nested(),
+        flags: settings.flags | if has_task_pt_regs { settings_flags::HAS_TASK_PT_REGS } else { 0 },
+        ..settings
+    })
+}
+
 /// CPUs that are online now.
 ///
 /// # Errors
@@ -353,16 +305,6 @@ where
     &'e mut P: TryFrom<&'e mut aya::programs::Program>,
 {
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or(SessionError::Missing { name })
-}
-
-/// The error of a program that the kernel does not take, with the verifier's words.
-fn refused(program: &'static str, error: ProgramError) -> SessionError {
-    match error {
-        ProgramError::LoadError { io_error, verifier_log } => {
-            SessionError::Program { program, verifier_log: verifier_log.to_string(), source: io_error }
-        }
-        source => SessionError::Attach { program, source },
-    }
 }
 
 fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, SessionError> {
@@ -398,19 +340,5 @@ fn from_ring<T: Pod>(bytes: &[u8]) -> T {
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), length);
         value.assume_init()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verdict_is_the_last_line_that_says_something() {
-        let log = "0: (bf) r6 = r1\n1: (61) r1 = *(u32 *)(r6 +0)\nR6 invalid mem access 'scalar'\n\
-                   verification time 12 usec\nprocessed 2 insns (limit 1000000)\n";
-        let verdict = verdict(log);
-        assert!(verdict.starts_with(": R6 invalid mem access 'scalar' (2 lines"), "{verdict}");
-        assert_eq!(super::verdict(""), "");
     }
 }
