@@ -39,7 +39,7 @@ const DEFAULT_HZ: f64 = 997.0;
 const TABLE_ROWS: usize = 20;
 
 /// How often the tables are looked at.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(250);
 
 /// Shortest pause between two looks: a fork storm wakes us for each process.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -168,7 +168,7 @@ impl Recorder {
         })
     }
 
-    /// Takes in what has happened, and drains the table when it fills up. To be called every 100 ms, or when
+    /// Takes in what has happened, and drains the table when it fills up. To be called every 250 ms, or when
     /// [`Recorder::events_fd`] is readable.
     ///
     /// # Errors
