@@ -123,8 +123,11 @@ impl Images {
 
     /// Whether a change would put other code where ticks may have been counted: drain before it is applied.
     pub fn replaces_code(&self, record: &Record) -> bool {
-        let RecordKind::Mapped(mapped) = &record.kind else {
-            return false;
+        let mapped = match &record.kind {
+            RecordKind::Mapped(mapped) => mapped,
+            // The PID is used again by a stranger, and the code of the process that had it is forgotten.
+            RecordKind::Forked { parent } => return self.spaces.contains_key(&record.pid) && !self.is_tracked(*parent),
+            RecordKind::Exec { .. } | RecordKind::Lost { .. } => return false,
         };
         let Some(space) = self.spaces.get(&record.pid).and_then(|spaces| spaces.last()) else {
             return false;

@@ -1,1 +1,18 @@
 //! Support for the suite that needs root and a kernel.
+//!
+//! A test builds its C targets in a [`Scratch`] folder, runs them alone or under [`Profil`], and compares what the
+//! profile's [`Report`] says with the [`Truth`] that the target measured itself and printed.
+
+pub mod feature;
+pub mod patience;
+pub mod profil;
+pub mod report;
+pub mod running;
+pub mod scratch;
+pub mod truth;
+
+pub use profil::{Profil, Recorded, Recording};
+pub use report::{By, Report, Row};
+pub use running::Running;
+pub use scratch::Scratch;
+pub use truth::Truth;

@@ -39,6 +39,9 @@ pub const TESTS: &[Package] = &[
     Package { name: "libgoogle-perftools-dev", why: "a target that uses ITIMER_PROF itself" },
     Package { name: "bpftrace", why: "a neighbour whose tracepoints blind the tick" },
     Package { name: "linux-perf", why: "the profiler that shares are compared with" },
+    Package { name: "bpftool", why: "lists what is left in the kernel after a run" },
+    Package { name: "util-linux", why: "unshare, setpriv and taskset put targets into other places" },
+    Package { name: "python3", why: "a target that uses setitimer itself" },
     Package { name: "tmux", why: "a terminal for the live view" },
 ];
 
