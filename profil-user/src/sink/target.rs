@@ -2,8 +2,11 @@
 
 use std::io;
 
-use crate::address_space::{self, Access, AddressSpace, AddressSpaceError};
+use crate::address_space::{Access, AddressSpace, AddressSpaceError};
 use crate::bins::Run;
+
+/// Runs that are written before the maps are asked again.
+const RUNS_PER_CHECK: usize = 64;
 
 /// Bytes of one counter in the target's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +77,8 @@ pub enum BadBuffer {
     #[error(transparent)]
     Maps(#[from] AddressSpaceError),
     /// The counters cannot be checked for userfaultfd.
-    #[error("cannot read the memory flags of process {tgid}")]
+    #[error("cannot read the memory flags of the process")]
     Flags {
-        /// The process.
-        tgid: u32,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -90,8 +91,12 @@ pub enum BadBuffer {
 pub enum Loss {
     /// Part of the buffer is not mapped any more.
     Unmapped,
-    /// Part of the buffer is not writable any more, or has become shared.
+    /// Part of the buffer is not writable any more.
     ReadOnly,
+    /// Part of the buffer is shared memory now.
+    Shared,
+    /// The maps of the process cannot be read any more, so that nobody knows whether the buffer may be written.
+    Unknown,
     /// The process has exited or runs another program.
     Gone,
 }
@@ -101,6 +106,8 @@ impl std::fmt::Display for Loss {
         f.write_str(match self {
             Loss::Unmapped => "the buffer was unmapped",
             Loss::ReadOnly => "the buffer was made read-only",
+            Loss::Shared => "shared memory was mapped over the buffer",
+            Loss::Unknown => "the maps of the process cannot be read any more",
             Loss::Gone => "the process has exited or runs another program",
         })
     }
@@ -120,13 +127,7 @@ impl TargetBuffer {
     ///
     /// # Errors
     /// [`BadBuffer`].
-    pub fn new(
-        space: AddressSpace,
-        tgid: u32,
-        start: u64,
-        nbins: u32,
-        width: Width,
-    ) -> Result<TargetBuffer, BadBuffer> {
+    pub fn new(space: AddressSpace, start: u64, nbins: u32, width: Width) -> Result<TargetBuffer, BadBuffer> {
         let bytes = u64::from(nbins) * u64::from(width.bytes());
         let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
         match space.access(start..end)? {
@@ -136,8 +137,7 @@ impl TargetBuffer {
             Access::Unmapped => return Err(BadBuffer::Unmapped { start, end }),
             Access::Gone => return Err(BadBuffer::Gone),
         }
-        let served = address_space::has_userfaultfd(tgid, &(start..end));
-        if served.map_err(|source| BadBuffer::Flags { tgid, source })? {
+        if space.has_userfaultfd(&(start..end)).map_err(|source| BadBuffer::Flags { source })? {
             return Err(BadBuffer::Userfaultfd { start, end });
         }
         Ok(TargetBuffer { space, start, end, width })
@@ -146,26 +146,37 @@ impl TargetBuffer {
     /// Adds runs of bins to the counters, which wrap at their width. Returns the ticks written, and why not all were.
     ///
     /// Only the counters of the runs are touched. A counter that the target changes between our read and our write,
-    /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before.
+    /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before. In the same
+    /// way a write can still meet a buffer that is made read-only or unmapped within those microseconds.
     pub fn add(&self, runs: &[Run]) -> (u64, Option<Loss>) {
-        if runs.is_empty() {
-            return (0, None);
-        }
-        // The memory file writes through read-only pages, so ask each time; the maps are of the same address space.
-        match self.space.access(self.start..self.end) {
-            Ok(Access::Writable) => {}
-            Ok(Access::ReadOnly | Access::Shared) => return (0, Some(Loss::ReadOnly)),
-            Ok(Access::Unmapped) => return (0, Some(Loss::Unmapped)),
-            Ok(Access::Gone) | Err(_) => return (0, Some(Loss::Gone)),
-        }
         let mut written = 0;
-        for run in runs {
-            match self.add_run(run) {
-                Ok(()) => written += run.added.iter().map(|added| u64::from(*added)).sum::<u64>(),
-                Err(loss) => return (written, Some(loss)),
+        // Between two questions few enough runs are written that the answer is no older than some tens of
+        // microseconds, and many enough that the question, which is all of maps before Linux 6.11, costs little.
+        for runs in runs.chunks(RUNS_PER_CHECK) {
+            if let Some(loss) = self.loss() {
+                return (written, Some(loss));
+            }
+            for run in runs {
+                match self.add_run(run) {
+                    Ok(()) => written += run.added.iter().map(|added| u64::from(*added)).sum::<u64>(),
+                    Err(loss) => return (written, Some(loss)),
+                }
             }
         }
         (written, None)
+    }
+
+    /// Why the buffer may not be written now, if so. The memory file writes through read-only pages, so each flush
+    /// must ask; the maps are of the same address space.
+    fn loss(&self) -> Option<Loss> {
+        match self.space.access(self.start..self.end) {
+            Ok(Access::Writable) => None,
+            Ok(Access::ReadOnly) => Some(Loss::ReadOnly),
+            Ok(Access::Shared) => Some(Loss::Shared),
+            Ok(Access::Unmapped) => Some(Loss::Unmapped),
+            Ok(Access::Gone) => Some(Loss::Gone),
+            Err(_) => Some(Loss::Unknown),
+        }
     }
 
     fn add_run(&self, run: &Run) -> Result<(), Loss> {
