@@ -97,20 +97,19 @@ impl AddressSpace {
     /// As [`AddressSpace::open`], and [`AddressSpaceError::Exited`].
     pub fn of(target: &TargetProcess) -> Result<AddressSpace, AddressSpaceError> {
         let tgid = target.pid();
-        let mut space = AddressSpace::open(tgid)?;
-        if space.is_gone() {
-            for tid in target.threads().unwrap_or_default() {
-                match AddressSpace::open_in(tgid, format!("/proc/{tgid}/task/{tid}")) {
-                    Ok(other) if !other.is_gone() => {
-                        space = other;
-                        break;
-                    }
-                    // That thread has ended as well.
-                    Ok(_) | Err(_) => {}
-                }
-            }
+        let mut space = AddressSpace::open(tgid).and_then(AddressSpace::alive);
+        if space.is_err() {
+            let threads = target.threads().unwrap_or_default().into_iter();
+            let mut others = threads.map(|tid| {
+                AddressSpace::open_in(tgid, format!("/proc/{tgid}/task/{tid}")).and_then(AddressSpace::alive)
+            });
+            space = others.find(Result::is_ok).unwrap_or(space);
         }
-        if target.is_same() { Ok(space) } else { Err(AddressSpaceError::Exited { tgid }) }
+        if target.is_same() { space } else { Err(AddressSpaceError::Exited { tgid }) }
+    }
+
+    fn alive(self) -> Result<AddressSpace, AddressSpaceError> {
+        if self.is_gone() { Err(AddressSpaceError::Exited { tgid: self.tgid }) } else { Ok(self) }
     }
 
     fn open_in(tgid: u32, directory: String) -> Result<AddressSpace, AddressSpaceError> {
