@@ -48,11 +48,10 @@ static void *page(int protection, int flags)
 }
 
 /* Memory whose faults this process says to serve, and never does. */
-static void *served_by_user_space(void)
+static void *served_by_user_space(char *start)
 {
     struct uffdio_api api = {.api = UFFD_API};
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-    char *start = page(PROT_READ | PROT_WRITE, MAP_PRIVATE);
     struct uffdio_register range = {{(unsigned long)start, 2 * PAGE}, UFFDIO_REGISTER_MODE_MISSING, 0};
     if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
         return NULL;
@@ -83,6 +82,13 @@ static void obey(char **argv)
         break;
     case 'u':
         munmap(buf, sizeof buf);
+        break;
+    case 'm':
+        mmap(buf, sizeof buf, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        break;
+    case 'v':
+        mmap(buf, sizeof buf, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        served_by_user_space((char *)buf);
         break;
     case 'b':
         count_beside(argument);
@@ -116,7 +122,7 @@ int main(int argc, char **argv)
            "cold=%p child=%p half=%p shared=%p readonly=%p served=%p\n",
            (void *)buf, (void *)&command, (void *)&argument, (void *)&rounds, (void *)&interrupted, (void *)&neighbours,
            (void *)&sum_before, (void *)&sink, (void *)hot, (void *)spacer, (void *)cold, (void *)&child, (void *)half,
-           page(PROT_READ | PROT_WRITE, MAP_SHARED), page(PROT_READ, MAP_PRIVATE), served_by_user_space());
+           page(PROT_READ | PROT_WRITE, MAP_SHARED), page(PROT_READ, MAP_PRIVATE), served_by_user_space(page(PROT_READ | PROT_WRITE, MAP_PRIVATE)));
     fflush(stdout);
     for (;; rounds++) {
         hot(60000);

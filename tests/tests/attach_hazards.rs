@@ -58,6 +58,39 @@ fn a_buffer_that_is_unmapped_turns_profiling_off() {
     target.assert_unharmed();
 }
 
+#[test]
+fn shared_memory_mapped_over_the_buffer_is_not_written() {
+    let name = "shared_memory_mapped_over_the_buffer_is_not_written";
+    let Some(profil) = profil_or_skip(name) else { return };
+    let mut target = Target::start(&fixed_target());
+    let left = with_ticks_in_hand(&profil, &target, b'm');
+    left.assert_conserved();
+    assert_eq!(left.status, 1);
+    assert!(left.stderr.contains("profil: profiling is off: shared memory was mapped over the buffer; "), "{left:?}");
+    assert_eq!(target.sum(), 0);
+    target.assert_unharmed();
+}
+
+/// Check that profil does not wait for pages that the target says to serve, and never does.
+#[test]
+fn pages_that_nobody_serves_do_not_hold_profil_up() {
+    let name = "pages_that_nobody_serves_do_not_hold_profil_up";
+    let Some(profil) = profil_or_skip(name) else { return };
+    let mut target = Target::start(&fixed_target());
+    if target.address("served") == 0 {
+        println!("SKIP: {name}: the target cannot open a userfaultfd");
+        return;
+    }
+    let left = with_ticks_in_hand(&profil, &target, b'v');
+    left.assert_conserved();
+    assert_eq!(left.status, 1);
+    assert!(
+        left.stderr.contains("profil: profiling is off: the kernel cannot write to the buffer any more; "),
+        "{left:?}"
+    );
+    target.assert_unharmed();
+}
+
 /// A copy of the usual target, by which its exec is told.
 fn copy_of_target(name: &str) -> PathBuf {
     let copy = scratch(name);

@@ -190,7 +190,7 @@ fn finish(
 
 fn status(report: &AttachReport) -> ExitCode {
     match report.end {
-        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly | Loss::Shared | Loss::Unknown)) => {
+        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly | Loss::Shared | Loss::Refused | Loss::Unknown)) => {
             ExitCode::from(failure::FAILURE)
         }
         _ if !report.adds_up() => ExitCode::from(failure::FAILURE),
