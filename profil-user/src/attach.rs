@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use profil_common::limits::MAX_BINS;
 use profil_common::{
     Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, Settings,
     process_flags as pf, settings_flags,
 };
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
-use crate::bins::{Bins, BinsError};
+use crate::bins::{Bins, BinsError, Run};
 use crate::clock::{Clock, ClockError};
 use crate::histogram::Histogram;
 use crate::process::{TargetError, TargetProcess};
@@ -79,16 +80,30 @@ pub enum AttachError {
         source: BadBuffer,
     },
     /// The region has no bins.
-    #[error("a buffer of {bufsiz} bytes has no room for a counter of {width} bytes")]
+    #[error("no effect ({convention}): a buffer of {bufsiz} bytes has no room for a counter of {width} bytes", convention = convention.name())]
     NoBins {
+        /// The convention.
+        convention: Convention,
         /// Bytes of the buffer.
         bufsiz: u64,
         /// Bytes of a counter.
         width: u32,
     },
+    /// The region has more bins than the kernel keeps for a process.
+    #[error("{nbins} bins are more than {MAX_BINS}; give a smaller --bufsiz, or a smaller --scale")]
+    TooManyBins {
+        /// Bins asked for.
+        nbins: u32,
+    },
     /// The target ran another program while we attached.
     #[error("process {pid} exec'd while profil attached to it; attach again")]
     Exec {
+        /// The process.
+        pid: u32,
+    },
+    /// The target ended while we attached.
+    #[error("process {pid} exited while profil attached to it")]
+    Exited {
         /// The process.
         pid: u32,
     },
@@ -139,10 +154,8 @@ pub struct AttachReport {
     pub histogram: Histogram,
     /// Ticks by outcome.
     pub tally: Tally,
-    /// Whether the bins were added to a buffer of the target.
-    pub has_buffer: bool,
-    /// Ticks that were added to the target's buffer.
-    pub written: u64,
+    /// Ticks that were added to the target's buffer; `None` when there is none.
+    pub written: Option<u64>,
     /// Why it ended before it was stopped.
     pub end: Option<End>,
     /// How long it went on.
@@ -150,6 +163,11 @@ pub struct AttachReport {
 }
 
 impl AttachReport {
+    /// Ticks in the bins that the target's buffer did not get.
+    pub fn unwritten(&self) -> u64 {
+        self.written.map_or(0, |written| self.tally.outcome(Outcome::Binned).saturating_sub(written))
+    }
+
     /// Whether the bins hold what the counters say, and every tick has one outcome.
     pub fn adds_up(&self) -> bool {
         self.tally.adds_up() && self.histogram.total() == self.tally.outcome(Outcome::Binned)
@@ -176,21 +194,26 @@ pub struct Attachment {
 impl Attachment {
     /// Checks the request and starts to count.
     ///
+    /// `space` is the target's address space as it was when the addresses of the request were looked up: should the
+    /// target exec after that, they mean nothing in its new one, which then is not written to.
+    ///
     /// # Errors
     /// [`AttachError`]; nothing has been touched then.
-    pub fn start(target: TargetProcess, config: &AttachConfig) -> Result<Attachment, AttachError> {
+    pub fn start(target: TargetProcess, space: AddressSpace, config: &AttachConfig) -> Result<Attachment, AttachError> {
         let AttachConfig { convention, request, buffer, rate, recording } = *config;
         let region = Region::new(convention, request)
             .map_err(|source| AttachError::Request { convention, source })?
             .ok_or(AttachError::Off { convention, scale: request.scale })?;
         if region.nbins == 0 {
-            return Err(AttachError::NoBins { bufsiz: request.bufsiz, width: request.width });
+            return Err(AttachError::NoBins { convention, bufsiz: request.bufsiz, width: request.width });
         }
-        let space = AddressSpace::open(target.pid())?;
-        let witness = AddressSpace::open(target.pid())?;
+        if region.nbins > MAX_BINS {
+            return Err(AttachError::TooManyBins { nbins: region.nbins });
+        }
+        let witness = space.try_clone()?;
         let width = if request.width == 4 { Width::Four } else { Width::Two };
         let buffer = buffer
-            .map(|start| TargetBuffer::new(space, target.pid(), start, region.nbins, width))
+            .map(|start| TargetBuffer::new(space, start, region.nbins, width))
             .transpose()
             .map_err(|source| AttachError::Buffer { convention, source })?;
 
@@ -202,7 +225,8 @@ impl Attachment {
         session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;
         // An exec before this line is seen here, a later one by the hook.
         if witness.is_gone() {
-            return Err(AttachError::Exec { pid: target.pid() });
+            let pid = target.pid();
+            return Err(if target.is_same() { AttachError::Exec { pid } } else { AttachError::Exited { pid } });
         }
         let mut processes = ProcessTimes::default();
         processes.add(target.initial_tgid(), target.pid());
@@ -229,6 +253,10 @@ impl Attachment {
     /// Returns what was drained; `end` is set when there is nothing more to come.
     pub fn flush(&mut self) -> Window {
         let runs = self.bins.drain();
+        self.flush_runs(runs)
+    }
+
+    fn flush_runs(&mut self, runs: Vec<Run>) -> Window {
         self.histogram.add(&runs);
         let mut end = None;
         if let (Some(buffer), false) = (&self.buffer, matches!(self.end, Some(End::Lost(_)))) {
@@ -278,14 +306,15 @@ impl Attachment {
     pub fn stop(mut self) -> Result<AttachReport, AttachError> {
         self.clock.stop()?;
         self.time.stop();
-        self.flush();
+        let runs = self.bins.drain_all();
+        self.flush_runs(runs);
         let end = self.end();
         let cpu_time = self.time.total();
         let hz = self.rate.hz();
         let tally = Tally::new(&self.session.counters(), hz, cpu_time.map(|time| time.as_secs_f64()));
         let Attachment { region, histogram, buffer, written, started, .. } = self;
-        let (has_buffer, duration) = (buffer.is_some(), started.elapsed());
-        Ok(AttachReport { region, histogram, tally, has_buffer, written, end, duration })
+        let written = buffer.map(|_| written);
+        Ok(AttachReport { region, histogram, tally, written, end, duration: started.elapsed() })
     }
 }
 

@@ -73,17 +73,19 @@ pub struct TargetObject {
 }
 
 impl TargetObject {
-    /// The object whose code a process has mapped under a path or file name; `None` means its program.
+    /// The object whose code a process has mapped under a path or file name; `None` means its program. `space` is the
+    /// process's address space, in which the object's addresses are to be used.
     ///
     /// # Errors
     /// [`TargetObjectError`].
     pub fn find(
         target: &TargetProcess,
+        space: &AddressSpace,
         name: Option<&Path>,
         mut symbols: Symbols,
     ) -> Result<TargetObject, TargetObjectError> {
         let pid = target.pid();
-        let mappings = AddressSpace::open(pid)?.mappings()?;
+        let mappings = space.mappings()?;
         let code: Vec<&MapEntry> =
             mappings.iter().filter(|entry| entry.executable && entry.backing() == Backing::File).collect();
         let program = target.directory().link("exe").ok().map(PathBuf::from);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use profil_common::Outcome;
+use tokio::time::MissedTickBehavior;
 
+use crate::address_space::AddressSpace;
 use crate::attach::{AttachConfig, AttachReport, Attachment, End, FLUSH_PERIOD, Recording};
 use crate::cli::attach_view::{self, View};
 use crate::cli::failure;
@@ -86,7 +88,9 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let target = TargetProcess::open(args.pid)?;
     let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
     let symbols = Symbols::new(debug_files, "/".into());
-    let mut object = match TargetObject::find(&target, args.region.object.as_deref(), symbols) {
+    // Before any address is looked up: what is written goes where the addresses were found, or nowhere.
+    let space = AddressSpace::of(&target)?;
+    let mut object = match TargetObject::find(&target, &space, args.region.object.as_deref(), symbols) {
         Ok(object) => Some(object),
         // Addresses alone need no object; the table then has no names.
         Err(_) if args.region.object.is_none() && !args.region.needs_object() => None,
@@ -96,7 +100,7 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
     let Resolved { convention, request, buffer, scale_chosen } = resolved;
     let config = AttachConfig { convention, request, buffer, rate, recording: Recording::Off };
-    let mut attachment = Attachment::start(target, &config)?;
+    let mut attachment = Attachment::start(target, space, &config)?;
     if scale_chosen && !args.quiet {
         tell(&format!("scale {}: {} bytes of text a bin", request.scale, attach_view::bytes_per_bin(&resolved)));
     }
@@ -111,6 +115,8 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
 /// Flushes until a signal, the deadline, or the end of the target.
 async fn until_stopped(attachment: &mut Attachment, duration: Option<Duration>, interrupts: &mut Interrupts) {
     let mut ticker = tokio::time::interval(FLUSH_PERIOD);
+    // After a SIGSTOP one flush makes up for all that were missed.
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
     loop {
         tokio::select! {
@@ -184,7 +190,9 @@ fn finish(
 
 fn status(report: &AttachReport) -> ExitCode {
     match report.end {
-        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly)) => ExitCode::from(failure::FAILURE),
+        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly | Loss::Shared | Loss::Refused | Loss::Unknown)) => {
+            ExitCode::from(failure::FAILURE)
+        }
         _ if !report.adds_up() => ExitCode::from(failure::FAILURE),
         _ if report.tally.ticks == 0 => ExitCode::from(failure::NO_TICKS),
         _ => ExitCode::SUCCESS,
@@ -201,17 +209,19 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
         ));
     }
     let pid = args.pid;
-    let unwritten = binned.saturating_sub(report.written);
-    let ending = report.end.map(|end| match end {
-        End::Exited => format!("process {pid} has exited"),
-        End::Exec => format!("process {pid} runs another program: profiling is off, and nothing was written into it"),
-        End::Lost(loss) => format!("profiling is off: {loss}"),
-    });
-    if let Some(ending) = ending {
-        tell(&ending);
-    }
-    if report.has_buffer && unwritten > 0 {
-        tell(&format!("{unwritten} ticks of {binned} could not be written to its buffer any more"));
+    // The target's last ticks come too late for its buffer, which is gone with it.
+    let unwritten = match report.unwritten() {
+        0 => String::new(),
+        1 => "; 1 tick was not written".to_owned(),
+        unwritten => format!("; {unwritten} ticks were not written"),
+    };
+    match report.end {
+        Some(End::Exited) => tell(&format!("process {pid} has exited{unwritten}")),
+        Some(End::Exec) => tell(&format!(
+            "process {pid} runs another program: profiling is off, and nothing was written into it{unwritten}"
+        )),
+        Some(End::Lost(loss)) => tell(&format!("profiling is off: {loss}{unwritten}")),
+        None => {}
     }
     if args.quiet {
         return;

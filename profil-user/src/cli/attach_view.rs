@@ -77,7 +77,7 @@ impl View {
                 function: function(&names[0], &names[1]),
             })
             .collect();
-        let Resolved { convention, request, buffer, .. } = *resolved;
+        let Resolved { convention, request, .. } = *resolved;
         View {
             ticks: tally.ticks,
             expected: tally.expected(),
@@ -95,7 +95,7 @@ impl View {
             bufsiz: request.bufsiz,
             width: request.width,
             nbins: region.nbins,
-            written: buffer.map(|_| *written),
+            written: *written,
             bins,
         }
     }

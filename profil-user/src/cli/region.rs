@@ -226,6 +226,9 @@ fn place(address: &Address, object: Option<&mut TargetObject>) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address_space::AddressSpace;
+    use crate::symbols::Symbols;
+    use crate::symbols::debug_files::DebugFiles;
 
     #[test]
     fn addresses_are_numbers_or_symbols() {
@@ -235,6 +238,76 @@ mod tests {
         for bad in ["+4", "buf+x", "0xzz"] {
             assert!(address(bad).is_err(), "{bad}");
         }
+    }
+
+    /// This test program, as a target: an object with symbols and a large text.
+    fn own_object() -> Option<TargetObject> {
+        let target = crate::process::TargetProcess::open(std::process::id()).ok()?;
+        let space = AddressSpace::of(&target).expect("a process may open its own memory");
+        let files = DebugFiles { directories: Vec::new(), debuginfod: None };
+        Some(TargetObject::find(&target, &space, None, Symbols::new(files, "/".into())).expect("a program of symbols"))
+    }
+
+    fn args(convention: ConventionName, width: u32) -> RegionArgs {
+        RegionArgs { buf: None, bufsiz: None, offset: None, scale: None, object: None, width, convention }
+    }
+
+    /// Check that the scale which is chosen fits the text into the buffer, and that the next finer one would not.
+    #[test]
+    fn the_chosen_scale_is_the_finest_at_which_the_text_fits() {
+        let Some(mut object) = own_object() else { return };
+        let text = object.text().expect("a program has text");
+        let conventions = [ConventionName::Bsd, ConventionName::Linux, ConventionName::Clix, ConventionName::Glibc];
+        for convention in conventions {
+            for (width, bufsiz) in [(2, 4096), (2, 8193), (4, 1 << 16), (2, 1 << 20), (4, 64 << 20)] {
+                let args = RegionArgs { bufsiz: Some(bufsiz), ..args(convention, width) };
+                let resolved = args.resolve(Some(&mut object)).expect("some scale fits");
+                let Resolved { convention, request, buffer, scale_chosen } = resolved;
+                assert_eq!((request.offset, request.bufsiz, buffer, scale_chosen), (text.start, bufsiz, None, true));
+                let reaches = |scale| {
+                    let region = Region::new(convention, Request { scale, ..request }).ok().flatten();
+                    region.is_some_and(|region| region.bin_of(text.end - 1).is_some())
+                };
+                assert!(reaches(request.scale), "{resolved:?}");
+                let finer = scales(convention).into_iter().take_while(|scale| *scale != request.scale);
+                assert!(!finer.into_iter().any(reaches), "{resolved:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_buffer_the_region_ends_with_the_text() {
+        let Some(mut object) = own_object() else { return };
+        let text = object.text().expect("a program has text");
+        let resolved = args(ConventionName::Bsd, 2).resolve(Some(&mut object)).expect("the text decides");
+        let region =
+            Region::new(resolved.convention, resolved.request).expect("a good request").expect("one that is on");
+        assert!(region.nbins <= MAX_BINS);
+        let span = region.span().expect("a region with bins");
+        assert_eq!(*span.start(), text.start);
+        let width = 131_072 / u64::from(resolved.request.scale);
+        assert!(*span.end() >= text.end - 1 && *span.end() < text.end + width, "{span:x?} {text:x?}");
+    }
+
+    #[test]
+    fn a_symbol_brings_its_size_and_an_offset_takes_from_it() {
+        let Some(mut object) = own_object() else { return };
+        let symbol = object.symbol("main").expect("a program has a main");
+        assert!(symbol.size > 2, "{symbol:?}");
+        let buf = |offset| RegionArgs {
+            buf: Some(Address::Symbol { name: "main".into(), offset }),
+            ..args(ConventionName::Glibc, 2)
+        };
+        let given = |offset| RegionArgs { scale: Some(2), ..buf(offset) };
+        let resolved = given(0).resolve(Some(&mut object)).expect("the symbol has a size");
+        assert_eq!((resolved.buffer, resolved.request.bufsiz), (Some(symbol.address), symbol.size));
+        assert!(!resolved.scale_chosen);
+        let resolved = given(2).resolve(Some(&mut object)).expect("the symbol has a size");
+        assert_eq!((resolved.buffer, resolved.request.bufsiz), (Some(symbol.address + 2), symbol.size - 2));
+        let error = given(symbol.size).resolve(Some(&mut object)).expect_err("nothing is left of it");
+        assert!(error.to_string().contains("--bufsiz is needed"), "{error}");
+        let error = given(u64::MAX).resolve(Some(&mut object)).expect_err("no such address");
+        assert!(error.to_string().contains("wraps"), "{error}");
     }
 
     #[test]
