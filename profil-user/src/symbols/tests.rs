@@ -254,7 +254,7 @@ fn a_profile_of_another_host_is_named_by_build_id_and_by_nothing_else() {
 }
 
 fn symbols_of(program: &Path) -> ObjectFile {
-    ObjectFile::new(std::fs::File::open(program).expect("built"), program, object_file::Origin::Host).expect("ELF")
+    ObjectFile::new(std::fs::File::open(program).expect("built"), program, Origin::Host).expect("ELF")
 }
 
 /// A profile with one location without a name.
