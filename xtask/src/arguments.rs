@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use lexopt::prelude::*;
 
-use crate::{check, ebpf, setup, suite};
+use crate::{bench, check, ebpf, setup, suite};
 
 /// What `cargo xtask help` prints.
 pub const HELP: &str = "\
@@ -22,6 +22,8 @@ Usage: cargo xtask VERB
   ebpf [--arch ARCH]    build the eBPF object once per change of its sources
   check [--fix]         rustfmt, clippy, tidy, unit and doc tests, documentation
   tidy                  the rules on the tree itself
+  bench [--quick]       what a tick costs and what profil takes, into docs/benchmarks.md
+                        (--quick: a first look, not written)
   install [--prefix DIR]
                         put `profil` into DIR/bin (default /usr/local)
 ";
@@ -48,6 +50,8 @@ pub enum Verb {
     Tidy,
     /// Checks and suite.
     Test { part: suite::Part, filter: Option<String> },
+    /// Measure.
+    Bench(bench::Effort),
     /// Become `profil ARGS`.
     Run { args: Vec<OsString> },
     /// Copy the binary below a prefix.
@@ -128,6 +132,11 @@ impl Args {
                 }
                 Verb::Run { args }
             }
+            "bench" => match parser.next()? {
+                None => Verb::Bench(bench::Effort::Full),
+                Some(Long("quick")) => Verb::Bench(bench::Effort::Quick),
+                Some(other) => return Err(other.unexpected().into()),
+            },
             "install" => {
                 let mut prefix = PathBuf::from("/usr/local");
                 while let Some(arg) = parser.next()? {

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
 mod arguments;
+mod bench;
 mod check;
 mod command;
 mod ebpf;
@@ -56,6 +57,7 @@ fn run() -> Result<ExitCode> {
         Verb::Check(mode) => check::run(&workspace, mode)?,
         Verb::Tidy => tidy::run(&workspace)?,
         Verb::Test { part, filter } => suite::run(&workspace, part, filter.as_deref())?,
+        Verb::Bench(effort) => bench::run(&workspace, effort)?,
         Verb::Run { args } => match install::exec(&workspace, &args)? {},
         Verb::Install { prefix } => install::install(&workspace, &prefix)?,
     }
