@@ -12,6 +12,12 @@ pub mod process_flags {
     pub const FROM_EXEC: u32 = 1 << 4;
 }
 
+/// Element of the sieve for a process: 0 there means that no known process has such a tgid.
+#[inline(always)]
+pub const fn sieve_index(tgid: u32) -> u32 {
+    tgid & (crate::limits::SIEVE_ELEMENTS - 1)
+}
+
 /// What the tick knows about a process (thread group), keyed by its tgid in the initial PID namespace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

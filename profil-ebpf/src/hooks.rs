@@ -11,7 +11,7 @@ use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use aya_log_ebpf::debug;
 use profil_common::limits::COMM_BYTES;
-use profil_common::{Counters, Event, EventKind, Process, process_flags as pf};
+use profil_common::{Counters, Event, EventKind, Process, process_flags as pf, sieve_index};
 
 use crate::settings::setting;
 use crate::{atomic, maps, tick};
@@ -39,6 +39,10 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
                 add_to_counter(|counters| &raw mut counters.unfollowed);
                 debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
                 return 0;
+            }
+            if let Some(element) = maps::SIEVE.get_ptr_mut(sieve_index(tgid)) {
+                // SAFETY: an aligned word in which only 1 is ever stored.
+                unsafe { core::ptr::write_volatile(element, 1) };
             }
             announce(
                 EventKind::Fork,

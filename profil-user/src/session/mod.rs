@@ -12,8 +12,8 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, Pod};
 use aya_log::EbpfLogger;
-use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
-use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord, settings_flags};
+use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS, SIEVE_ELEMENTS};
+use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord, settings_flags, sieve_index};
 
 use crate::bins::Bins;
 use crate::map_memory::MapMemory;
@@ -69,6 +69,7 @@ pub struct Session {
     counters: MapMemory,
     cpus: usize,
     epoch: MapMemory,
+    sieve: MapMemory,
     processes: HashMap<MapData, u32, Process>,
     threads: HashMap<MapData, u32, u32>,
     ranges: Array<MapData, RangeTable>,
@@ -122,10 +123,12 @@ impl Session {
         };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
         let epoch = take_memory(&mut ebpf, "EPOCH", 1)?;
+        let sieve = take_memory(&mut ebpf, "SIEVE", SIEVE_ELEMENTS as usize)?;
         Ok(Session {
             counters,
             cpus,
             epoch,
+            sieve,
             processes: take_typed(&mut ebpf, "PROCESSES")?,
             threads: take_typed(&mut ebpf, "THREADS")?,
             ranges: take_typed(&mut ebpf, "RANGES")?,
@@ -189,6 +192,7 @@ impl Session {
         self.next_image += 1;
         let process = Process { image, clocked_ns: 0, flags, slot };
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
+        self.sieve.store(sieve_index(tgid) as usize, 1);
         Ok(image)
     }
 

@@ -47,12 +47,15 @@ fn main() -> ExitCode {
 }
 
 fn measure(profil: &str, effort: Effort) -> Result<()> {
-    let mut figures = tick_cost::measure(effort).context("cannot measure the cost of a tick")?;
-    figures.extend(target_cost::measure(profil, effort).context("cannot measure the cost to a target")?);
-    figures.extend(footprint::measure(profil, effort).context("cannot measure what profil takes")?);
     println!("| what | median | spread | limit | |\n|---|---|---|---|---|");
-    for figure in &figures {
+    print(&tick_cost::measure(effort).context("cannot measure the cost of a tick")?);
+    print(&target_cost::measure(profil, effort).context("cannot measure the cost to a target")?);
+    print(&footprint::measure(profil, effort).context("cannot measure what profil takes")?);
+    Ok(())
+}
+
+fn print(figures: &[statistics::Figure]) {
+    for figure in figures {
         println!("{figure}");
     }
-    Ok(())
 }
