@@ -59,8 +59,12 @@ pub struct Counters {
     pub outcomes: [u64; 6],
     /// Rows added to the sparse table; tells the loader when to drain.
     pub rows: u64,
+    /// Children of known processes that the table of processes had no room for: their ticks are `elsewhere`.
+    pub unfollowed: u64,
+    /// Events that the ring had no room for.
+    pub unannounced: u64,
     /// Keeps each CPU's counters on cache lines of their own.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 3],
 }
 
 impl Counters {
@@ -87,7 +91,7 @@ impl Counters {
     }
 
     fn zip(&mut self, other: &Counters, op: fn(u64, u64) -> u64) {
-        let Counters { fired, elsewhere, between, ticks, outcomes, rows, reserved: _ } = other;
+        let Counters { fired, elsewhere, between, ticks, outcomes, rows, unfollowed, unannounced, reserved: _ } = other;
         self.fired = op(self.fired, *fired);
         self.elsewhere = op(self.elsewhere, *elsewhere);
         self.between = op(self.between, *between);
@@ -96,5 +100,7 @@ impl Counters {
             *mine = op(*mine, *other);
         }
         self.rows = op(self.rows, *rows);
+        self.unfollowed = op(self.unfollowed, *unfollowed);
+        self.unannounced = op(self.unannounced, *unannounced);
     }
 }

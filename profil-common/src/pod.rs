@@ -30,9 +30,9 @@ mod tests {
 
     #[test]
     fn shared_types_have_no_padding() {
-        assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 8 + 5 * 8);
+        assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 3 * 8 + 3 * 8);
         assert_eq!(size_of::<Event>(), 4 * 8 + 4 * 4 + COMM_BYTES);
-        assert_eq!(size_of::<Process>(), 3 * 8 + 2 * 4);
+        assert_eq!(size_of::<Process>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<Region>(), 8 + 4 * 4 + 8);
         assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
         assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());

@@ -21,8 +21,6 @@ pub struct Process {
     pub image: u64,
     /// CPU time that the clock has counted, ns; ticks are due at its multiples of the period.
     pub clocked_ns: u64,
-    /// CPU time of threads that the kernel has freed, ns.
-    pub freed_ns: u64,
     /// [`process_flags`].
     pub flags: u32,
     /// Slot of the dense bins; valid with [`process_flags::DENSE`].

@@ -72,12 +72,12 @@ pub struct Fields {
     pub task_tgid: u32,
     /// `task_struct.signal`.
     pub task_signal: u32,
-    /// `task_struct.se.sum_exec_runtime`.
-    pub task_runtime: u32,
     /// `task_struct.comm`.
     pub task_comm: u32,
     /// `signal_struct.live`.
     pub signal_live: u32,
+    /// `signal_struct.sum_sched_runtime`.
+    pub signal_runtime: u32,
     /// `signal_struct.pids`.
     pub signal_pids: u32,
     /// `pid.level`.
@@ -106,9 +106,9 @@ impl Settings {
             task_pid: 0,
             task_tgid: 0,
             task_signal: 0,
-            task_runtime: 0,
             task_comm: 0,
             signal_live: 0,
+            signal_runtime: 0,
             signal_pids: 0,
             pid_level: 0,
             pid_numbers: 0,

@@ -11,7 +11,7 @@ use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use aya_log_ebpf::debug;
 use profil_common::limits::COMM_BYTES;
-use profil_common::{Event, EventKind, Process, process_flags as pf};
+use profil_common::{Counters, Event, EventKind, Process, process_flags as pf};
 
 use crate::settings::setting;
 use crate::{atomic, maps, tick};
@@ -36,6 +36,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
             let process = Process { image: new_image(cpu()), flags, ..Process::default() };
             let comm = read::<[u8; COMM_BYTES]>(child, setting!(fields.task_comm)).unwrap_or_default();
             if maps::PROCESSES.insert(tgid, process, BPF_ANY.into()).is_err() {
+                add_to_counter(|counters| &raw mut counters.unfollowed);
                 debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
                 return 0;
             }
@@ -108,7 +109,7 @@ pub fn exit(ctx: RawTracePointContext) -> u32 {
     0
 }
 
-/// The kernel frees a thread: its CPU time is final. With the thread that the process is named by, the entry goes.
+/// The kernel frees the thread that a process is named by, its last: CPU time is final, and the entry goes.
 #[raw_tracepoint(tracepoint = "sched_process_free")]
 pub fn free(ctx: RawTracePointContext) -> u32 {
     let task = ctx.arg::<u64>(0);
@@ -117,20 +118,22 @@ pub fn free(ctx: RawTracePointContext) -> u32 {
     else {
         return 0;
     };
-    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+    if tid != tgid {
+        return 0;
+    }
+    let Some(process) = maps::PROCESSES.get_ptr(tgid) else {
         return 0;
     };
-    let runtime_ns = read::<u64>(task, setting!(fields.task_runtime)).unwrap_or(0);
-    // SAFETY: the lookup returned a live value; the field is 8-byte aligned and added to atomically, since threads
-    // of one process are freed on several CPUs. The copy is one of aligned words.
-    let process = unsafe {
-        atomic::add_u64(&raw mut (*process).freed_ns, runtime_ns);
-        *process
-    };
+    // SAFETY: the lookup returned a live value; a copy of aligned words.
+    let process = unsafe { *process };
     // A PID that is used again has a new entry, which has not exited: leave it alone.
-    if tid == tgid && process.flags & pf::EXITED != 0 {
+    if process.flags & pf::EXITED != 0 {
+        // Each thread has added its CPU time here as it was released, this one as the last.
+        let cpu_ns = read::<u64>(task, setting!(fields.task_signal))
+            .and_then(|signal| read::<u64>(signal, setting!(fields.signal_runtime)))
+            .unwrap_or(0);
         let comm = read::<[u8; COMM_BYTES]>(task, setting!(fields.task_comm)).unwrap_or_default();
-        announce(EventKind::Free, tgid, &process, Details { other_image: 0, task, comm, cpu_ns: process.freed_ns });
+        announce(EventKind::Free, tgid, &process, Details { other_image: 0, task, comm, cpu_ns });
         let _gone = maps::PROCESSES.remove(tgid);
     }
     0
@@ -165,7 +168,7 @@ impl Details {
     }
 }
 
-/// Puts an event into the ring. A full ring loses it; the loader finds out from rows whose image it does not know.
+/// Puts an event into the ring. A full ring loses it, and counts it.
 #[inline(always)]
 pub fn announce(kind: EventKind, tgid: u32, process: &Process, details: Details) {
     let Details { other_image, task, comm, cpu_ns } = details;
@@ -180,7 +183,18 @@ pub fn announce(kind: EventKind, tgid: u32, process: &Process, details: Details)
         pid: pid_for_loader(task, tgid),
         comm,
     };
-    let _full = maps::EVENTS.output(event, 0);
+    if maps::EVENTS.output(event, 0).is_err() {
+        add_to_counter(|counters| &raw mut counters.unannounced);
+    }
+}
+
+/// Adds one to a counter of this CPU. Atomic, because a hook can be interrupted by the tick, which counts as well.
+#[inline(always)]
+fn add_to_counter(counter: impl FnOnce(&mut Counters) -> *mut u64) {
+    if let Some(counters) = maps::COUNTERS.get_ptr_mut(cpu()) {
+        // SAFETY: the element is live, and only its address is used; the addition is atomic.
+        unsafe { atomic::add_u64(counter(&mut *counters), 1) };
+    }
 }
 
 /// Levels of PID namespaces that are searched; container engines nest two.

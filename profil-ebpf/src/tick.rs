@@ -38,10 +38,21 @@ fn run(ctx: &PerfEventContext) {
 
     let id = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((id >> 32) as u32, id as u32);
-    let Some(process) = wanted(cpu, tgid, tid) else {
-        // SAFETY: see above.
-        unsafe { (*counters).elsewhere += 1 };
-        return;
+    let process = match wanted(cpu, tgid, tid) {
+        Wanted::Process(process) => process,
+        Wanted::Not => {
+            // SAFETY: see above.
+            unsafe { (*counters).elsewhere += 1 };
+            return;
+        }
+        Wanted::NoRoom => {
+            // SAFETY: see above.
+            unsafe {
+                (*counters).ticks += 1;
+                (*counters).outcomes[Outcome::Dropped as usize] += 1;
+            }
+            return;
+        }
     };
     if !is_due(process) {
         // SAFETY: see above.
@@ -65,12 +76,22 @@ fn run(ctx: &PerfEventContext) {
     }
 }
 
+/// Whether to count for the current thread.
+enum Wanted {
+    /// It was not asked for.
+    Not,
+    /// It was, but the table of processes is full.
+    NoRoom,
+    /// It was, as one of this process.
+    Process(*mut Process),
+}
+
 /// The process to count for, if this thread of it was asked for.
 #[inline(always)]
-fn wanted(cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
+fn wanted(cpu: u32, tgid: u32, tid: u32) -> Wanted {
     // The idle task has no process.
     if tid == 0 {
-        return None;
+        return Wanted::Not;
     }
     if has(sf::FILTER_CPU) {
         // SAFETY: the index is below the length of the array in frozen data.
@@ -82,23 +103,26 @@ fn wanted(cpu: u32, tgid: u32, tid: u32) -> Option<*mut Process> {
             )
         };
         if cpu as usize >= FILTER_CPUS || word & (1 << (cpu & 63)) == 0 {
-            return None;
+            return Wanted::Not;
         }
     }
     let process = match maps::PROCESSES.get_ptr_mut(tgid) {
         Some(process) => process,
         None if has(sf::ALL_PROCESSES) => {
             if !passes_filters(tid) {
-                return None;
+                return Wanted::Not;
             }
-            make_known(tgid, cpu)?
+            match make_known(tgid, cpu) {
+                Some(process) => process,
+                None => return Wanted::NoRoom,
+            }
         }
-        None => return None,
+        None => return Wanted::Not,
     };
     // SAFETY: the lookup returned a live value; hooks write the flags as one aligned word.
     let flags = unsafe { core::ptr::read_volatile(&raw const (*process).flags) };
     let selected = flags & process_flags::SELECTED != 0 && passes_filters(tid);
-    selected.then_some(process)
+    if selected { Wanted::Process(process) } else { Wanted::Not }
 }
 
 /// Whether the current thread passes the filters of this load.

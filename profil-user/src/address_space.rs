@@ -13,6 +13,7 @@ use std::{fs, ops};
 use rustix::fs::{Mode, OFlags};
 
 use crate::maps::{self, MapEntry, MapsError};
+use crate::process::TargetProcess;
 
 /// An address space that cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,12 @@ pub enum AddressSpaceError {
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+    /// The process ended while its address space was being opened.
+    #[error("process {tgid} has exited")]
+    Exited {
+        /// The process.
+        tgid: u32,
     },
     /// The maps cannot be read.
     #[error("cannot read the maps of process {tgid}")]
@@ -65,6 +72,8 @@ pub enum Access {
 #[derive(Debug)]
 pub struct AddressSpace {
     tgid: u32,
+    /// In /proc: that of the process, or of the thread that the files were opened through.
+    directory: String,
     mem: File,
     maps: File,
 }
@@ -75,13 +84,60 @@ impl AddressSpace {
     /// # Errors
     /// [`AddressSpaceError::Open`]: `ENOENT` for no such process, `EACCES` without `CAP_SYS_PTRACE`.
     pub fn open(tgid: u32) -> Result<AddressSpace, AddressSpaceError> {
+        AddressSpace::open_in(tgid, format!("/proc/{tgid}"))
+    }
+
+    /// Pins the address space that a target has now, and makes sure that it is that of the target and not of a
+    /// process that has got its PID.
+    ///
+    /// A process whose first thread has ended while others run has none under its own name: then one of theirs is
+    /// opened, which is the same.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::open`], and [`AddressSpaceError::Exited`].
+    pub fn of(target: &TargetProcess) -> Result<AddressSpace, AddressSpaceError> {
+        let tgid = target.pid();
+        let mut space = AddressSpace::open(tgid).and_then(AddressSpace::alive);
+        if space.is_err() {
+            let threads = target.threads().unwrap_or_default().into_iter();
+            let mut others = threads.map(|tid| {
+                AddressSpace::open_in(tgid, format!("/proc/{tgid}/task/{tid}")).and_then(AddressSpace::alive)
+            });
+            space = others.find(Result::is_ok).unwrap_or(space);
+        }
+        if target.is_same() { space } else { Err(AddressSpaceError::Exited { tgid }) }
+    }
+
+    fn alive(self) -> Result<AddressSpace, AddressSpaceError> {
+        if self.is_gone() { Err(AddressSpaceError::Exited { tgid: self.tgid }) } else { Ok(self) }
+    }
+
+    fn open_in(tgid: u32, directory: String) -> Result<AddressSpace, AddressSpaceError> {
         let open = |name: &str, flags| {
-            let path = format!("/proc/{tgid}/{name}");
+            let path = format!("{directory}/{name}");
             rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty())
                 .map(File::from)
                 .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
         };
-        Ok(AddressSpace { tgid, mem: open("mem", OFlags::RDWR)?, maps: open("maps", OFlags::RDONLY)? })
+        let (mem, maps) = (open("mem", OFlags::RDWR)?, open("maps", OFlags::RDONLY)?);
+        Ok(AddressSpace { tgid, directory, mem, maps })
+    }
+
+    /// A second handle on the same address space.
+    ///
+    /// # Errors
+    /// [`AddressSpaceError::Open`]: what dup(2) says.
+    pub fn try_clone(&self) -> Result<AddressSpace, AddressSpaceError> {
+        let AddressSpace { tgid, directory, mem, maps } = self;
+        let open = |name: &str, file: &File| {
+            file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("{directory}/{name}"), source })
+        };
+        Ok(AddressSpace {
+            tgid: *tgid,
+            directory: directory.clone(),
+            mem: open("mem", mem)?,
+            maps: open("maps", maps)?,
+        })
     }
 
     /// All mappings; empty when the address space is gone.
@@ -150,6 +206,17 @@ impl AddressSpace {
             Some(libc::ESRCH) => Ok(Query::Gone),
             _ => Err(error),
         }
+    }
+
+    /// Whether a range has pages whose faults user space serves (userfaultfd): a write to one can block for ever.
+    ///
+    /// This asks by PID, unlike all else: see with [`AddressSpace::is_gone`] afterwards that the answer was about
+    /// this address space.
+    ///
+    /// # Errors
+    /// What reading `smaps` says.
+    pub fn has_userfaultfd(&self, range: &ops::Range<u64>) -> io::Result<bool> {
+        Ok(served_by_user_space(&fs::read(format!("{}/smaps", self.directory))?, range))
     }
 
     /// Reads memory; the number of bytes is short where the mapping ends, and 0 where nothing is mapped.
@@ -243,25 +310,21 @@ fn read_from_start(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Whether a range has pages whose faults user space serves (userfaultfd): a write to one can block for ever.
-///
-/// # Errors
-/// What reading `/proc/PID/smaps` says.
-pub fn has_userfaultfd(tgid: u32, range: &ops::Range<u64>) -> io::Result<bool> {
-    let smaps = fs::read(format!("/proc/{tgid}/smaps"))?;
+/// Whether smaps say of a range that user space serves its page faults.
+fn served_by_user_space(smaps: &[u8], range: &ops::Range<u64>) -> bool {
     let mut inside = false;
     for line in smaps.split(|byte| *byte == b'\n') {
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
             let mut flags = flags.split(|byte| *byte == b' ');
             // um, uw, ui: missing, write-protect and minor faults, as fs/proc/task_mmu.c names them.
             if inside && flags.any(|flag| matches!(flag, b"um" | b"uw" | b"ui")) {
-                return Ok(true);
+                return true;
             }
         } else if let Ok([entry]) = maps::parse(line).as_deref() {
             inside = entry.start < range.end && entry.end > range.start;
         }
     }
-    Ok(false)
+    false
 }
 
 #[cfg(test)]
@@ -291,6 +354,16 @@ mod tests {
             let range = entry.start..entry.end;
             assert_eq!(space.access(range.clone()).expect("own maps"), access_by_maps(&mappings, &range), "{entry:?}");
         }
+    }
+
+    #[test]
+    fn user_space_serves_only_what_is_marked() {
+        let smaps = b"1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me ac sd \n\
+                      2000-3000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me um ac sd \n";
+        assert!(!served_by_user_space(smaps, &(0x1000..0x2000)));
+        assert!(served_by_user_space(smaps, &(0x1ffe..0x2002)));
+        assert!(served_by_user_space(smaps, &(0x2ffe..0x3002)));
+        assert!(!served_by_user_space(smaps, &(0x3000..0x3002)));
     }
 
     #[test]

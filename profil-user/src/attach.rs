@@ -2,20 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use profil_common::limits::MAX_BINS;
 use profil_common::{
-    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, process_flags as pf,
-    settings_flags as sf,
+    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, Settings,
+    process_flags as pf, settings_flags,
 };
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
-use crate::bins::{Bins, BinsError};
+use crate::bins::{Bins, BinsError, Run};
 use crate::clock::{Clock, ClockError};
 use crate::histogram::Histogram;
-use crate::probe::Features;
-use crate::probe::btf::{self, BtfError};
-use crate::process::{TargetError, TargetProcess, namespace};
+use crate::process::{TargetError, TargetProcess};
 use crate::rate::Rate;
-use crate::session::{Session, SessionConfig, SessionError};
+use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sink::target::{BadBuffer, Loss, TargetBuffer, Width};
 use crate::tally::Tally;
 use crate::target_time::{ProcessTimes, TargetTime};
@@ -55,11 +54,12 @@ pub enum Recording {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The request is none by the convention.
-    #[error("{errno} ({convention}): {source}", errno = source.errno().name(), convention = convention.name())]
+    #[error("{errno} ({convention})", errno = source.errno().name(), convention = convention.name())]
     Request {
         /// The convention.
         convention: Convention,
         /// What is wrong.
+        #[source]
         source: ConventionError,
     },
     /// The request turns profiling off.
@@ -71,24 +71,39 @@ pub enum AttachError {
         scale: u32,
     },
     /// The buffer cannot take bins.
-    #[error("EFAULT ({convention}): {source}", convention = convention.name())]
+    #[error("{}", verdict_on_buffer(*convention))]
     Buffer {
         /// The convention.
         convention: Convention,
         /// What is wrong.
+        #[source]
         source: BadBuffer,
     },
     /// The region has no bins.
-    #[error("a buffer of {bufsiz} bytes has no room for a counter of {width} bytes")]
+    #[error("no effect ({convention}): a buffer of {bufsiz} bytes has no room for a counter of {width} bytes", convention = convention.name())]
     NoBins {
+        /// The convention.
+        convention: Convention,
         /// Bytes of the buffer.
         bufsiz: u64,
         /// Bytes of a counter.
         width: u32,
     },
+    /// The region has more bins than the kernel keeps for a process.
+    #[error("{nbins} bins are more than {MAX_BINS}; give a smaller --bufsiz, or a smaller --scale")]
+    TooManyBins {
+        /// Bins asked for.
+        nbins: u32,
+    },
     /// The target ran another program while we attached.
     #[error("process {pid} exec'd while profil attached to it; attach again")]
     Exec {
+        /// The process.
+        pid: u32,
+    },
+    /// The target ended while we attached.
+    #[error("process {pid} exited while profil attached to it")]
+    Exited {
         /// The process.
         pid: u32,
     },
@@ -101,24 +116,12 @@ pub enum AttachError {
     /// The bins.
     #[error(transparent)]
     Bins(#[from] BinsError),
-    /// The kernel's layout is not known.
-    #[error(transparent)]
-    Layout(#[from] BtfError),
     /// The eBPF object.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The clock.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// The list of CPUs cannot be read.
-    #[error("cannot read {path}")]
-    Cpus {
-        /// The file.
-        path: &'static str,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
 }
 
 /// Why an attachment is over by itself.
@@ -132,6 +135,16 @@ pub enum End {
     Lost(Loss),
 }
 
+/// What the call with a bad buffer comes to in a convention.
+fn verdict_on_buffer(convention: Convention) -> &'static str {
+    match convention {
+        Convention::Bsd => "EFAULT (bsd), profiling off",
+        Convention::Linux => "profiling off (linux: the call returns 0)",
+        Convention::Clix => "profiling off (clix: no result is defined)",
+        Convention::Glibc => "profiling off (glibc: the call returns 0)",
+    }
+}
+
 /// What an attachment counted.
 #[derive(Clone, Debug)]
 pub struct AttachReport {
@@ -141,8 +154,8 @@ pub struct AttachReport {
     pub histogram: Histogram,
     /// Ticks by outcome.
     pub tally: Tally,
-    /// Ticks that were added to the target's buffer.
-    pub written: u64,
+    /// Ticks that were added to the target's buffer; `None` when there is none.
+    pub written: Option<u64>,
     /// Why it ended before it was stopped.
     pub end: Option<End>,
     /// How long it went on.
@@ -150,6 +163,11 @@ pub struct AttachReport {
 }
 
 impl AttachReport {
+    /// Ticks in the bins that the target's buffer did not get.
+    pub fn unwritten(&self) -> u64 {
+        self.written.map_or(0, |written| self.tally.outcome(Outcome::Binned).saturating_sub(written))
+    }
+
     /// Whether the bins hold what the counters say, and every tick has one outcome.
     pub fn adds_up(&self) -> bool {
         self.tally.adds_up() && self.histogram.total() == self.tally.outcome(Outcome::Binned)
@@ -176,33 +194,39 @@ pub struct Attachment {
 impl Attachment {
     /// Checks the request and starts to count.
     ///
+    /// `space` is the target's address space as it was when the addresses of the request were looked up: should the
+    /// target exec after that, they mean nothing in its new one, which then is not written to.
+    ///
     /// # Errors
     /// [`AttachError`]; nothing has been touched then.
-    pub fn start(target: TargetProcess, config: &AttachConfig) -> Result<Attachment, AttachError> {
+    pub fn start(target: TargetProcess, space: AddressSpace, config: &AttachConfig) -> Result<Attachment, AttachError> {
         let AttachConfig { convention, request, buffer, rate, recording } = *config;
         let region = Region::new(convention, request)
             .map_err(|source| AttachError::Request { convention, source })?
             .ok_or(AttachError::Off { convention, scale: request.scale })?;
         if region.nbins == 0 {
-            return Err(AttachError::NoBins { bufsiz: request.bufsiz, width: request.width });
+            return Err(AttachError::NoBins { convention, bufsiz: request.bufsiz, width: request.width });
         }
-        let space = AddressSpace::open(target.pid())?;
-        let witness = AddressSpace::open(target.pid())?;
+        if region.nbins > MAX_BINS {
+            return Err(AttachError::TooManyBins { nbins: region.nbins });
+        }
+        let witness = space.try_clone()?;
         let width = if request.width == 4 { Width::Four } else { Width::Two };
         let buffer = buffer
-            .map(|start| TargetBuffer::new(space, target.pid(), start, region.nbins, width))
+            .map(|start| TargetBuffer::new(space, start, region.nbins, width))
             .transpose()
             .map_err(|source| AttachError::Buffer { convention, source })?;
 
         let bins = Bins::new(region.nbins)?;
-        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)?))?;
+        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)))?;
         session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
-        let cpus = aya::util::online_cpus().map_err(|(path, source)| AttachError::Cpus { path, source })?;
+        let cpus = session::online_cpus()?;
         let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
         session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;
         // An exec before this line is seen here, a later one by the hook.
         if witness.is_gone() {
-            return Err(AttachError::Exec { pid: target.pid() });
+            let pid = target.pid();
+            return Err(if target.is_same() { AttachError::Exec { pid } } else { AttachError::Exited { pid } });
         }
         let mut processes = ProcessTimes::default();
         processes.add(target.initial_tgid(), target.pid());
@@ -229,6 +253,10 @@ impl Attachment {
     /// Returns what was drained; `end` is set when there is nothing more to come.
     pub fn flush(&mut self) -> Window {
         let runs = self.bins.drain();
+        self.flush_runs(runs)
+    }
+
+    fn flush_runs(&mut self, runs: Vec<Run>) -> Window {
         self.histogram.add(&runs);
         let mut end = None;
         if let (Some(buffer), false) = (&self.buffer, matches!(self.end, Some(End::Lost(_)))) {
@@ -278,29 +306,22 @@ impl Attachment {
     pub fn stop(mut self) -> Result<AttachReport, AttachError> {
         self.clock.stop()?;
         self.time.stop();
-        self.flush();
+        let runs = self.bins.drain_all();
+        self.flush_runs(runs);
         let end = self.end();
         let cpu_time = self.time.total();
         let hz = self.rate.hz();
         let tally = Tally::new(&self.session.counters(), hz, cpu_time.map(|time| time.as_secs_f64()));
-        let Attachment { region, histogram, written, started, .. } = self;
+        let Attachment { region, histogram, buffer, written, started, .. } = self;
+        let written = buffer.map(|_| written);
         Ok(AttachReport { region, histogram, tally, written, end, duration: started.elapsed() })
     }
 }
 
-fn settings(rate: Rate, recording: Recording) -> Result<profil_common::Settings, BtfError> {
-    let mut settings = profil_common::Settings {
-        period_ns: rate.period_ns,
-        clock_ns: rate.clock_ns,
-        fields: btf::kernel_fields()?,
-        pid_namespace: namespace::own_number_if_nested(),
-        ..profil_common::Settings::NONE
+fn settings(rate: Rate, recording: Recording) -> Settings {
+    let flags = match recording {
+        Recording::Off => 0,
+        Recording::On => settings_flags::RECORDING,
     };
-    if Features::of_this_kernel().has_task_pt_regs {
-        settings.flags |= sf::HAS_TASK_PT_REGS;
-    }
-    if recording == Recording::On {
-        settings.flags |= sf::RECORDING;
-    }
-    Ok(settings)
+    Settings { period_ns: rate.period_ns, clock_ns: rate.clock_ns, flags, ..Settings::NONE }
 }

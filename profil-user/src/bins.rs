@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering, fence};
 
 use aya::maps::{MapData, MapError};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY;
@@ -84,22 +85,38 @@ impl Bins {
 
     /// Ticks counted since the last drain, as runs in ascending order. The counters in the kernel are left alone.
     pub fn drain(&mut self) -> Vec<Run> {
-        let chunks = self.memory.words().len() / (WORDS_PER_CHUNK + 1);
+        let chunks = self.chunks();
         let mut runs = Vec::new();
         for chunk in 0..chunks {
             let dirty = chunks * WORDS_PER_CHUNK + chunk;
-            // Cleared before the bins are read: a tick that comes in between sets it again.
             if self.memory.load(dirty) != 0 {
                 self.memory.store(dirty, 0);
+                // Cleared before the bins are read: a tick that comes in between sets it again. Without the fence a
+                // CPU may read the bins first, and then clear the mark of a tick that it has not seen.
+                fence(Ordering::SeqCst);
                 self.drain_chunk(chunk, &mut runs);
             }
         }
         runs
     }
 
+    /// As [`Bins::drain`], but looks at every bin, marked as counted into or not: for the last drain, after which no
+    /// later one makes up for a mark that a weakly ordered CPU showed before its count.
+    pub fn drain_all(&mut self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for chunk in 0..self.chunks() {
+            self.drain_chunk(chunk, &mut runs);
+        }
+        runs
+    }
+
+    fn chunks(&self) -> usize {
+        self.memory.words().len() / (WORDS_PER_CHUNK + 1)
+    }
+
     fn drain_chunk(&mut self, chunk: usize, runs: &mut Vec<Run>) {
         let first_bin = chunk * BINS_PER_CHUNK as usize;
-        let bins = (BINS_PER_CHUNK as usize).min(self.nbins as usize - first_bin);
+        let bins = (BINS_PER_CHUNK as usize).min((self.nbins as usize).saturating_sub(first_bin));
         let seen = self.seen.entry(chunk).or_insert_with(|| vec![0; BINS_PER_CHUNK as usize].into());
         for (index, seen) in seen.iter_mut().enumerate().take(bins) {
             let bin = (first_bin + index) as u32;

@@ -32,3 +32,20 @@ impl Histogram {
         self.bins.iter().sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_added_where_they_begin_and_totals_outgrow_32_bits() {
+        let mut histogram = Histogram::new(5);
+        let runs = [Run { first: 0, added: vec![u32::MAX] }, Run { first: 3, added: vec![1, 2] }];
+        histogram.add(&runs);
+        histogram.add(&runs);
+        assert_eq!(histogram.bins(), [2 * u64::from(u32::MAX), 0, 0, 2, 4]);
+        assert_eq!(histogram.total(), 2 * u64::from(u32::MAX) + 6);
+        let window = crate::window::Window { runs: runs.to_vec(), ..Default::default() };
+        assert_eq!(window.binned(), u64::from(u32::MAX) + 3);
+    }
+}

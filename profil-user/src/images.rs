@@ -3,8 +3,10 @@
 //! The ticks name images; the side band names processes. Time joins the two: an image is what a process had in its
 //! address space from the last exec or fork before the image was born.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 use profil_common::{Event, EventKind};
 
@@ -54,7 +56,8 @@ struct Code {
 #[derive(Clone, Debug, Default)]
 struct Space {
     born_ns: u64,
-    code: BTreeMap<u64, Code>,
+    /// Shared with the parent until either maps something.
+    code: Arc<BTreeMap<u64, Code>>,
 }
 
 /// All images of a session and the code they had.
@@ -64,12 +67,14 @@ pub struct Images {
     spaces: HashMap<u32, Vec<Space>>,
     images: HashMap<u64, Image>,
     objects: Objects,
+    /// Processes that have probably ended since the last [`Images::prune`].
+    ended: Vec<u32>,
 }
 
 impl Images {
     /// No images yet.
     pub fn new(tracking: Tracking, objects: Objects) -> Images {
-        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects }
+        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects, ended: Vec::new() }
     }
 
     /// Adds a running process by its maps in /proc. One that has just exited adds nothing.
@@ -80,7 +85,7 @@ impl Images {
         let Ok(entries) = maps::parse(&text) else {
             return;
         };
-        let mut space = Space::default();
+        let mut code = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.executable) {
             let (major, minor) = entry.device;
             let sighting = Sighting {
@@ -92,9 +97,9 @@ impl Images {
                 inode: (entry.inode != 0).then_some(Inode { major, minor, number: entry.inode }),
             };
             let object = self.objects.intern(&sighting);
-            space.code.insert(entry.start, Code { end: entry.end, file_offset: entry.offset, object });
+            code.insert(entry.start, Code { end: entry.end, file_offset: entry.offset, object });
         }
-        self.spaces.entry(pid).or_default().push(space);
+        self.spaces.entry(pid).or_default().push(Space { born_ns: 0, code: Arc::new(code) });
     }
 
     /// Adds an image that was made known by the loader itself.
@@ -139,11 +144,16 @@ impl Images {
             RecordKind::Forked { parent } => self.apply_fork(*time_ns, *pid, *parent),
             RecordKind::Exec { .. } => {
                 if self.is_tracked(*pid) {
-                    let space = Space { born_ns: *time_ns, code: BTreeMap::new() };
+                    let space = Space { born_ns: *time_ns, ..Space::default() };
                     self.spaces.entry(*pid).or_default().push(space);
                 }
             }
             RecordKind::Mapped(mapped) => self.apply_mapping(*pid, mapped),
+            RecordKind::Exited => {
+                if self.is_tracked(*pid) {
+                    self.ended.push(*pid);
+                }
+            }
             RecordKind::Lost { .. } => {}
         }
     }
@@ -183,8 +193,9 @@ impl Images {
             spaces.push(Space::default());
         }
         if let Some(space) = spaces.last_mut() {
-            cut(&mut space.code, *start, *end);
-            space.code.insert(*start, Code { end: *end, file_offset: *file_offset, object });
+            let code = Arc::make_mut(&mut space.code);
+            cut(code, *start, *end);
+            code.insert(*start, Code { end: *end, file_offset: *file_offset, object });
         }
     }
 
@@ -203,6 +214,24 @@ impl Images {
             _ => pc,
         };
         Some(Place { object: code.object, file_offset })
+    }
+
+    /// Processes that have ended and whose code is still kept.
+    pub fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Forgets the code of processes that have ended, and the images without ticks. All rows must be resolved: what
+    /// comes later finds no place.
+    pub fn prune(&mut self, has_ticks: impl Fn(u64) -> bool) {
+        // A main thread may end before the others, a zombie waits for its parent, and a PID may be used again: all
+        // three are still there.
+        let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        let (there, gone): (Vec<u32>, Vec<u32>) = std::mem::take(&mut self.ended).into_iter().partition(is_there);
+        self.ended = there;
+        let gone: HashSet<u32> = gone.into_iter().collect();
+        self.spaces.retain(|pid, _| !gone.contains(pid));
+        self.images.retain(|image, Image { pid, .. }| !gone.contains(pid) || has_ticks(*image));
     }
 
     /// Whether the image runs code that no file stands behind, as a JIT's does.
@@ -317,6 +346,22 @@ mod tests {
         images.note(&event(EventKind::Fork, NOBODY + 1, 9, 4));
         images.apply(&mapped(NOBODY, 5, 0x1000, 0x2000, "/no/b"));
         assert_eq!(path_at(&images, 9, 0x1000).as_deref(), Some("/no/a"));
+    }
+
+    #[test]
+    fn the_code_of_ended_processes_is_forgotten_but_not_the_names_of_those_with_ticks() {
+        let mut images = images(Tracking::All);
+        for (pid, image) in [(NOBODY, 1), (NOBODY + 1, 2), (std::process::id(), 3)] {
+            images.apply(&Record { time_ns: 1, pid, kind: RecordKind::Exec { comm: vec![] } });
+            images.apply(&mapped(pid, 2, 0x1000, 0x2000, "/no/a"));
+            images.note(&event(EventKind::Exec, pid, image, 3));
+            images.apply(&Record { time_ns: 4, pid, kind: RecordKind::Exited });
+        }
+        images.prune(|image| image == 1);
+        assert_eq!((images.place(1, 0x1000), images.get(1).is_some(), images.get(2).is_some()), (None, true, false));
+        // Its main thread has ended, the process is still there.
+        assert_eq!(path_at(&images, 3, 0x1000).as_deref(), Some("/no/a"));
+        assert_eq!(images.ended(), 1);
     }
 
     #[test]

@@ -31,5 +31,6 @@ pub mod sideband;
 pub mod sink;
 pub mod symbols;
 pub mod tally;
+pub mod target_object;
 pub mod target_time;
 pub mod window;

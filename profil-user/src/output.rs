@@ -90,7 +90,7 @@ pub struct Output {
 #[derive(Debug)]
 enum Place {
     Stdout,
-    /// A device or a pipe, which cannot be replaced.
+    /// A device, a pipe or an open file's name, which must not be replaced.
     Stream(File),
     /// A file; `ours` once this run has written it.
     File {
@@ -156,13 +156,18 @@ impl Place {
         if there.as_ref().is_some_and(Metadata::is_dir) || path.file_name().is_none() {
             return Err(OutputError::Directory { path: path.to_owned() });
         }
-        if there.is_some_and(|there| !there.is_file()) {
-            return Ok(Place::Stream(File::options().write(true).open(path).map_err(error)?));
+        if is_descriptor(path) || there.is_some_and(|there| !there.is_file()) {
+            return Ok(Place::Stream(File::options().append(true).open(path).map_err(error)?));
         }
         // Created and removed at once: left open until the end, it would stay behind when the run is killed.
         aside(path).map_err(error)?;
         Ok(Place::File { ours: false })
     }
+}
+
+/// Whether the path stands for an open file, as `/dev/stdout` does: replacing it would break the system for everyone.
+fn is_descriptor(path: &Path) -> bool {
+    (path.starts_with("/dev") || path.starts_with("/proc")) && path.is_symlink()
 }
 
 /// `PATH.old`.
@@ -272,5 +277,29 @@ mod tests {
         let mut null = output(Path::new("/dev/null"));
         null.write(|to| to.write_all(b"gone")).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn the_name_of_an_open_file_is_appended_to_and_not_replaced() {
+        let file = NamedTempFile::new().unwrap();
+        let name = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file.as_file())));
+        output(&name).write(|to| to.write_all(b"there")).unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), b"there");
+    }
+
+    #[test]
+    fn a_file_gets_the_owner_asked_for() {
+        use std::os::unix::fs::MetadataExt;
+        // Only root can give files away; others give them to themselves.
+        let (uid, gid) = match rustix::process::geteuid().as_raw() {
+            0 => (65534, 65534),
+            uid => (uid, rustix::process::getegid().as_raw()),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.gz");
+        let mut output = Output::create(&path, Content::Binary, Some(Owner { uid, gid })).unwrap();
+        output.write(|to| to.write_all(b"x")).unwrap();
+        let there = fs::metadata(&path).unwrap();
+        assert_eq!((there.uid(), there.gid()), (uid, gid));
     }
 }

@@ -143,7 +143,8 @@ fn kernel_objects() -> BTreeSet<String> {
     let list = |kind: &str| {
         let output = Command::new("bpftool").args([kind, "list"]).output().expect("bpftool runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let name = |line: &str| line.split_once(':').filter(|(id, _)| id.parse::<u32>().is_ok()).map(|(id, _)| id.to_owned());
+        let name =
+            |line: &str| line.split_once(':').filter(|(id, _)| id.parse::<u32>().is_ok()).map(|(id, _)| id.to_owned());
         text.lines().filter_map(name).map(|id| format!("{kind} {id}")).collect::<Vec<_>>()
     };
     ["prog", "map", "link"].iter().flat_map(|kind| list(kind)).collect()

@@ -117,9 +117,8 @@ fn short_children(options: &[&str], program: &str, function: &str, under_all: bo
     let hz = report.hz.expect("the profile says its rate");
     let file = if program == "fork" { &parent } else { &short };
     let is_theirs = |name: &str| name == function || name == "burn";
-    let attributed = report.ticks_of(|row| {
-        row.object.as_deref() == file.to_str() && row.function.as_deref().is_some_and(is_theirs)
-    });
+    let attributed =
+        report.ticks_of(|row| row.object.as_deref() == file.to_str() && row.function.as_deref().is_some_and(is_theirs));
     let largest = || report.rows.iter().take(20).collect::<Vec<_>>();
     // Each child burns 5 ms by its own clock; that leaves out fork, exec, the dynamic linker and exit.
     let ratio = attributed as f64 / (1000.0 * 0.005 * hz);

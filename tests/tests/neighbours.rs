@@ -115,7 +115,8 @@ fn gperftools_counts_as_without_us() {
 #[test]
 fn calls_that_wait_are_never_interrupted() {
     let scratch = Scratch::new();
-    let recorded = Profil::record(&scratch, &["-F", "9997"]).launch(scratch.build("neighbour"), &["waits", "0.5"]).run();
+    let recorded =
+        Profil::record(&scratch, &["-F", "9997"]).launch(scratch.build("neighbour"), &["waits", "0.5"]).run();
     assert!(recorded.report(By::Function).ticks > 1000, "there were ticks that could have interrupted");
     assert_eq!(recorded.truth().of("interrupted"), 0.0);
 }

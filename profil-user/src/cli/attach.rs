@@ -1,12 +1,242 @@
-//! `profil attach`.
+//! `profil attach`: profil(2) for another process.
 
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Arguments.
+use anyhow::Context;
+use profil_common::Outcome;
+use tokio::time::MissedTickBehavior;
+
+use crate::address_space::AddressSpace;
+use crate::attach::{AttachConfig, AttachReport, Attachment, End, FLUSH_PERIOD, Recording};
+use crate::cli::attach_view::{self, View};
+use crate::cli::failure;
+use crate::cli::interrupt::{self, Interrupts, Wish};
+use crate::cli::region::{RegionArgs, Resolved};
+use crate::cli::values;
+use crate::clock;
+use crate::output::{Content, Output, Owner};
+use crate::process::TargetProcess;
+use crate::rate::Rate;
+use crate::report::summary::{RunFile, misses_line, summary_line};
+use crate::sink::gmon::{self, GmonHistogram};
+use crate::sink::target::Loss;
+use crate::symbols::Symbols;
+use crate::symbols::debug_files::DebugFiles;
+use crate::symbols::debuginfod::Debuginfod;
+use crate::target_object::TargetObject;
+
+/// Ticks per second of CPU time when none are asked for: the clock of profil(2).
+const DEFAULT_HZ: f64 = 100.0;
+
+/// Counts a region of a process's text into bins, as profil(2) does, and into its own buffer.
 #[derive(clap::Args, Clone, Debug)]
-pub struct AttachArgs {}
+pub struct AttachArgs {
+    /// The process
+    #[arg(short, long, value_name = "PID")]
+    pid: u32,
+    #[command(flatten)]
+    region: RegionArgs,
+    /// Ticks per second of CPU time
+    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", default_value_t = DEFAULT_HZ)]
+    freq: f64,
+    /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the process ends, or Ctrl-C]
+    #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
+    duration: Option<Duration>,
+    /// File to write; - is standard output [default: none]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to write [default: by the file's name, else gmon]
+    #[arg(short, long, value_enum, requires = "output")]
+    format: Option<Format>,
+    /// Print the bins as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// Print no table and no summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Directory with debug files, laid out like /usr/lib/debug; may be given several times
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+}
 
-/// Runs.
-pub fn run(_args: AttachArgs) -> anyhow::Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+/// What an attachment is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// gmon.out, for gprof
+    Gmon,
+    /// The bins in JSON
+    Json,
+}
+
+/// Runs `profil attach`.
+///
+/// # Errors
+/// The request is bad, the process no target, or the result cannot be written.
+pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(attach(args))
+}
+
+async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
+    let format = args.format();
+    let content = if format == Format::Gmon { Content::Binary } else { Content::Text };
+    let mut output = args.output.as_ref().map(|path| Output::create(path, content, Owner::of_sudo())).transpose()?;
+    let rate = Rate::within_limit(args.freq)?;
+    let target = TargetProcess::open(args.pid)?;
+    let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
+    let symbols = Symbols::new(debug_files, "/".into());
+    // Before any address is looked up: what is written goes where the addresses were found, or nowhere.
+    let space = AddressSpace::of(&target)?;
+    let mut object = match TargetObject::find(&target, &space, args.region.object.as_deref(), symbols) {
+        Ok(object) => Some(object),
+        // Addresses alone need no object; the table then has no names.
+        Err(_) if args.region.object.is_none() && !args.region.needs_object() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let resolved = args.region.resolve(object.as_mut())?;
+    let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
+    let Resolved { convention, request, buffer, scale_chosen } = resolved;
+    let config = AttachConfig { convention, request, buffer, rate, recording: Recording::Off };
+    let mut attachment = Attachment::start(target, space, &config)?;
+    if scale_chosen && !args.quiet {
+        tell(&format!("scale {}: {} bytes of text a bin", request.scale, attach_view::bytes_per_bin(&resolved)));
+    }
+    until_stopped(&mut attachment, args.duration, &mut interrupts).await;
+    interrupt::abort_on_next();
+    let report = attachment.stop()?;
+    let bias = object.as_ref().map_or(0, TargetObject::load_bias);
+    let view = View::new(&report, &resolved, object.as_mut());
+    finish(&args, &report, &view, bias, output.as_mut().map(|output| (output, format)))
+}
+
+/// Flushes until a signal, the deadline, or the end of the target.
+async fn until_stopped(attachment: &mut Attachment, duration: Option<Duration>, interrupts: &mut Interrupts) {
+    let mut ticker = tokio::time::interval(FLUSH_PERIOD);
+    // After a SIGSTOP one flush makes up for all that were missed.
+    ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let deadline = duration.map(|duration| tokio::time::Instant::now() + duration);
+    loop {
+        tokio::select! {
+            // What an interim file would show is in the target's buffer already.
+            wish = interrupts.next() => if wish != Wish::Interim {
+                return;
+            },
+            () = at_or_never(deadline) => return,
+            _ = ticker.tick() => {
+                attachment.flush();
+                if attachment.end().is_some() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn at_or_never(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl AttachArgs {
+    fn format(&self) -> Format {
+        let json = self.output.as_ref().is_some_and(|path| path.extension().is_some_and(|name| name == "json"));
+        self.format.unwrap_or(if json { Format::Json } else { Format::Gmon })
+    }
+}
+
+fn finish(
+    args: &AttachArgs,
+    report: &AttachReport,
+    view: &View,
+    load_bias: u64,
+    output: Option<(&mut Output, Format)>,
+) -> anyhow::Result<ExitCode> {
+    let mut file = RunFile::None;
+    if let Some((output, format)) = output {
+        match format {
+            Format::Gmon => {
+                let histogram =
+                    GmonHistogram::from_region(&report.region, report.histogram.bins().to_vec(), load_bias)?;
+                let hz = report.tally.real_hz().unwrap_or(report.tally.hz).round().max(1.0) as u32;
+                output.write(|to| gmon::write(&[histogram], hz, to).map_err(io::Error::other))?;
+            }
+            Format::Json => output.write(|to| attach_view::write_json(view, to))?,
+        }
+        file = RunFile::Wrote(output.path());
+    }
+    let shown = {
+        let mut to = io::BufWriter::new(io::stdout().lock());
+        let shown = if args.json {
+            attach_view::write_json(view, &mut to)
+        } else if args.quiet {
+            Ok(())
+        } else {
+            attach_view::write_table(view, &mut to)
+        };
+        shown.and_then(|()| to.flush())
+    };
+    match shown {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        shown => shown.context("cannot write to standard output")?,
+    }
+    talk(args, report, file);
+    Ok(status(report))
+}
+
+fn status(report: &AttachReport) -> ExitCode {
+    match report.end {
+        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly | Loss::Shared | Loss::Refused | Loss::Unknown)) => {
+            ExitCode::from(failure::FAILURE)
+        }
+        _ if !report.adds_up() => ExitCode::from(failure::FAILURE),
+        _ if report.tally.ticks == 0 => ExitCode::from(failure::NO_TICKS),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// What goes to standard error at the end.
+fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
+    let binned = report.tally.outcome(Outcome::Binned);
+    if !report.adds_up() {
+        let in_bins = report.histogram.total();
+        tell(&format!(
+            "the counters say {binned} ticks and the bins hold {in_bins}: this is a fault of profil, please report it"
+        ));
+    }
+    let pid = args.pid;
+    // The target's last ticks come too late for its buffer, which is gone with it.
+    let unwritten = match report.unwritten() {
+        0 => String::new(),
+        1 => "; 1 tick was not written".to_owned(),
+        unwritten => format!("; {unwritten} ticks were not written"),
+    };
+    match report.end {
+        Some(End::Exited) => tell(&format!("process {pid} has exited{unwritten}")),
+        Some(End::Exec) => tell(&format!(
+            "process {pid} runs another program: profiling is off, and nothing was written into it{unwritten}"
+        )),
+        Some(End::Lost(loss)) => tell(&format!("profiling is off: {loss}{unwritten}")),
+        None => {}
+    }
+    if args.quiet {
+        return;
+    }
+    if let Some(line) = misses_line(&report.tally) {
+        tell_line(&line);
+    }
+    tell_line(&summary_line(&report.tally, clock::NAME, file));
+}
+
+fn tell(message: &str) {
+    tell_line(&format!("profil: {message}"));
+}
+
+#[expect(clippy::print_stderr, reason = "talk goes to standard error")]
+fn tell_line(line: &str) {
+    eprintln!("{line}");
 }

@@ -65,19 +65,45 @@ pub fn status(error: &anyhow::Error, launching: Launching) -> u8 {
     }
 }
 
+/// The text of an error and its causes, but for causes that say again what was just said.
+pub fn text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    let mut last = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !last.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+        last = cause;
+    }
+    text
+}
+
+/// All that the verifier said, if it refused a program.
+pub fn verifier_log(error: &anyhow::Error) -> Option<&str> {
+    match session_error(error)? {
+        SessionError::Program { verifier_log, .. } => Some(verifier_log),
+        _ => None,
+    }
+}
+
+/// The error of the session that an error is, if it is one.
+fn session_error(error: &anyhow::Error) -> Option<&SessionError> {
+    match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
+        (Some(RecordError::Session(error)), _) | (_, Some(AttachError::Session(error))) => Some(error),
+        _ => None,
+    }
+}
+
 /// Puts an error that comes from a lack of rights into the words that say which, and what to do.
 pub fn explain(error: anyhow::Error) -> anyhow::Error {
-    let operation = match error.downcast_ref::<RecordError>() {
-        Some(RecordError::Session(error)) => operation_of_session(error),
-        Some(RecordError::Clock(error)) => operation_of_clock(error),
-        Some(RecordError::Sideband(_)) => Some(Operation::OpenCpuEvent),
+    let clock = match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
+        (Some(RecordError::Sideband(_)), _) => Some(Operation::OpenCpuEvent),
+        (Some(RecordError::Clock(error)), _) | (_, Some(AttachError::Clock(error))) => operation_of_clock(error),
         _ => None,
     };
-    let operation = operation.or_else(|| match error.downcast_ref::<AttachError>() {
-        Some(AttachError::Session(error)) => operation_of_session(error),
-        Some(AttachError::Clock(error)) => operation_of_clock(error),
-        _ => None,
-    });
+    let operation = clock.or_else(|| session_error(&error).and_then(operation_of_session));
     let (Some(operation), Some(number)) = (operation, system_error(error.as_ref())) else {
         return error;
     };
@@ -92,7 +118,10 @@ fn operation_of_session(error: &SessionError) -> Option<Operation> {
         SessionError::Load { .. } => Some(Operation::CreateMap),
         SessionError::Program { .. } => Some(Operation::LoadProgram),
         SessionError::Attach { .. } => Some(Operation::AttachProgram),
-        SessionError::Missing { .. } | SessionError::Map { .. } | SessionError::Read { .. } => None,
+        SessionError::Layout(_)
+        | SessionError::Missing { .. }
+        | SessionError::Map { .. }
+        | SessionError::Read { .. } => None,
     }
 }
 
@@ -107,4 +136,15 @@ fn operation_of_clock(error: &ClockError) -> Option<Operation> {
 fn system_error(error: &(dyn Error + 'static)) -> Option<i32> {
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_was_said_already_is_not_said_again() {
+        let error = anyhow::anyhow!("no such file").context("parsing: no such file").context("cannot load");
+        assert_eq!(text(&error), "cannot load: parsing: no such file");
+    }
 }

@@ -1,4 +1,4 @@
-//! Signals: the first Ctrl-C or SIGTERM stops and writes, a second one aborts, SIGUSR1 asks for an interim file.
+//! Signals: the first Ctrl-C, SIGTERM or SIGHUP stops and writes, a second one aborts, SIGUSR1 asks for an interim file.
 
 use std::io;
 
@@ -19,6 +19,8 @@ pub enum Wish {
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal is gone; `None` under nohup(1), which wants to outlive it.
+    hangup: Option<Signal>,
     user1: Signal,
 }
 
@@ -31,6 +33,7 @@ impl Interrupts {
         Ok(Interrupts {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) },
             user1: signal(SignalKind::user_defined1())?,
         })
     }
@@ -40,14 +43,31 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => Wish::Interrupt,
             _ = self.terminate.recv() => Wish::Terminate,
+            () = received_or_never(self.hangup.as_mut()) => Wish::Terminate,
             _ = self.user1.recv() => Wish::Interim,
         }
     }
 }
 
+async fn received_or_never(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+fn is_ignored(number: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: sigaction with no new action only writes the old one, which is read only when it says that it did.
+    unsafe {
+        libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Lets the next Ctrl-C or SIGTERM end the process at once, while the result is being written.
 pub fn abort_on_next() {
-    for number in [libc::SIGINT, libc::SIGTERM] {
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|number| !is_ignored(*number)) {
         // SAFETY: the default action needs no handler of ours, and nobody reads the old one.
         unsafe { libc::signal(number, libc::SIG_DFL) };
     }

@@ -1,15 +1,19 @@
 //! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
 pub mod attach;
+pub mod attach_view;
 pub mod doctor;
 pub mod failure;
 pub mod interrupt;
+pub mod progress;
 pub mod readiness;
 pub mod record;
+pub mod region;
 pub mod remarks;
 pub mod report;
 pub mod selection;
 pub mod values;
+pub mod verbose;
 
 use std::process::ExitCode;
 
@@ -72,7 +76,10 @@ pub fn main() -> ExitCode {
         }
     };
     result.map_err(failure::explain).unwrap_or_else(|error| {
-        eprintln!("profil: {error:#}");
+        eprintln!("profil: {}", failure::text(&error));
+        if let (Some(log), true) = (failure::verifier_log(&error), verbose::wants_details()) {
+            eprintln!("{log}");
+        }
         ExitCode::from(failure::status(&error, launching))
     })
 }

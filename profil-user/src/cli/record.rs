@@ -11,10 +11,11 @@ use anyhow::Context;
 
 use crate::cli::failure::{self, usage};
 use crate::cli::interrupt::{self, Interrupts, Wish};
+use crate::cli::progress::{Progress, Verbosity};
 use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
-use crate::cli::{remarks, values};
+use crate::cli::{remarks, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
@@ -22,9 +23,10 @@ use crate::profile::Profile;
 use crate::rate::{Rate, RateError};
 use crate::record::{Follow, Idle, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
 use crate::report::color::{ColorChoice, Medium};
-use crate::report::summary::{RunFile, misses_line, summary_line, thousands};
+use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::report::table::Layout;
 use crate::report::{By, Report, machine, table};
+use crate::session::HookLog;
 use crate::sink::pprof;
 use crate::symbols::Symbols;
 use crate::symbols::debug_files::DebugFiles;
@@ -37,7 +39,7 @@ const DEFAULT_HZ: f64 = 997.0;
 const TABLE_ROWS: usize = 20;
 
 /// How often the tables are looked at.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(250);
 
 /// Shortest pause between two looks: a fork storm wakes us for each process.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -132,6 +134,7 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitCode> {
         return Err(usage("profil is flat; for callers use perf record -g"));
     }
     args.targets.check(&args.command)?;
+    verbose::start(args.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(record(args))
 }
@@ -178,6 +181,7 @@ fn start(args: &RecordArgs, selection: Selection, title: String) -> anyhow::Resu
         idle: if args.idle { Idle::Included } else { Idle::Excluded },
         rows: if args.per_thread { Rows::PerThread } else { Rows::PerProcess },
         table_rows: args.table_rows,
+        log: if args.verbose > 1 { HookLog::On } else { HookLog::Off },
         title,
     };
     let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
@@ -240,7 +244,7 @@ impl Run<'_> {
             None => None,
         };
         let mut ticker = tokio::time::interval(POLL);
-        let mut progress = Progress::new(self.args);
+        let mut progress = Progress::new(if self.args.quiet { Verbosity::Quiet } else { Verbosity::Normal });
         loop {
             let left = self.args.duration.map(|duration| duration.saturating_sub(self.recorder.elapsed()));
             tokio::select! {
@@ -269,7 +273,7 @@ impl Run<'_> {
                         progress.clear();
                         return Ok(Stopped::TargetsEnded);
                     }
-                    progress.show(&self.recorder);
+                    progress.show(self.recorder.elapsed(), self.recorder.counters().ticks);
                 }
             }
         }
@@ -384,37 +388,6 @@ fn talk(args: &RecordArgs, profile: &Profile, remarks: &[Remark], output: &Outpu
         eprintln!("{line}");
     }
     eprintln!("{}", summary_line(&profile.tally, &profile.clock, RunFile::Wrote(output.path())));
-}
-
-/// The line that tells a person that something is going on.
-struct Progress {
-    shown: bool,
-    wanted: bool,
-    next: Duration,
-}
-
-impl Progress {
-    fn new(args: &RecordArgs) -> Progress {
-        Progress { shown: false, wanted: !args.quiet && io::stderr().is_terminal(), next: Duration::from_secs(1) }
-    }
-
-    fn show(&mut self, recorder: &Recorder) {
-        let elapsed = recorder.elapsed();
-        if !self.wanted || elapsed < self.next {
-            return;
-        }
-        self.next += Duration::from_secs(1);
-        self.shown = true;
-        let ticks = thousands(recorder.counters().ticks);
-        // A terminal that is gone needs no progress.
-        let _ = write!(io::stderr(), "\r\x1b[Kprofil: {} s, {ticks} ticks; Ctrl-C stops", elapsed.as_secs());
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.shown) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 async fn sleep_or_for_ever(left: Option<Duration>) {

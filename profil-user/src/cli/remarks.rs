@@ -1,7 +1,7 @@
 //! What is not as it should be, in words.
 
 use crate::record::Remark;
-use crate::report::summary::counted;
+use crate::report::summary::{counted, thousands};
 use crate::symbols::symbolizer::Unnamed;
 
 /// Objects without names that are told about; more would bury the table.
@@ -16,6 +16,11 @@ pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {
             Remark::MappingsLost { records } => Some(format!(
                 "{} of mappings lost: code that was mapped meanwhile is shown as [unknown]",
                 counted(*records, "record")
+            )),
+            Remark::TablesFull { unfollowed, unannounced } => Some(format!(
+                "too many processes at once: {} of them not counted, {} of them without a name",
+                thousands(*unfollowed),
+                thousands(*unannounced)
             )),
             Remark::Unaccounted { counted, in_rows } => Some(format!(
                 "the counters say {counted} ticks and the rows hold {in_rows}: this is a fault of profil, please report it"

@@ -13,6 +13,9 @@ use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::report::table::Layout;
 use crate::report::{By, Report, machine, table};
+use crate::symbols::debug_files::DebugFiles;
+use crate::symbols::debuginfod::Debuginfod;
+use crate::symbols::late;
 
 /// File that `record` writes and the views read when none is named.
 pub const DEFAULT_FILE: &str = "profile.pb.gz";
@@ -42,6 +45,10 @@ pub struct ReportArgs {
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<Regex>,
 
+    /// Directory with debug files, laid out like /usr/lib/debug, for code without a name; may be given several times
+    #[arg(long, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
+
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
@@ -64,7 +71,9 @@ pub struct ReportArgs {
 /// # Errors
 /// The file cannot be read or is no profile, or standard output fails otherwise than by its reader going away.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
-    let profile = load(&args.file)?;
+    let mut profile = load(&args.file)?;
+    let mut debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
+    late::name_unnamed(&mut profile, &mut debug_files);
     let report = Report::new(&profile, args.by, |name| args.filter.as_ref().is_none_or(|filter| filter.is_match(name)));
     match print(&report, &args) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),

@@ -1,6 +1,6 @@
 //! The pprof format (`profile.proto`, gzipped): what profil stores profiles in, and what other tools read and write.
 //!
-//! [`crate::sink::pprof`] writes it, [`read`] reads it; [`wire`] has the messages that both share.
+//! [`crate::sink::pprof`] writes it, [`read()`] reads it; [`wire`] has the messages that both share.
 //!
 //! What a profil file holds beside the plain format:
 //! * sample types `samples/count` (ticks) and `cpu/nanoseconds` (ticks × period);

@@ -13,8 +13,9 @@ use crate::printable::printable;
 use crate::profile::{Frame, Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
 use crate::tally::Tally;
 
-/// Most samples, locations, lines, labels and so on, taken together.
-const MAX_ENTRIES: u64 = 16 << 20;
+/// Most memory of the tables, bytes: some five million samples with labels. Two bytes of a hostile file can make a
+/// sample of 72, so the limit of the file's size alone would not do.
+const MAX_TABLE_BYTES: u64 = 1 << 30;
 
 /// Most bytes of names once they are copied to each location: a hostile file can name one long name a million times.
 const MAX_NAME_BYTES: u64 = 1 << 30;
@@ -34,7 +35,8 @@ pub(super) struct Tables {
     time_ns: i64,
     duration_ns: i64,
     period: i64,
-    entries: u64,
+    /// Memory that the tables take, bytes.
+    bytes: u64,
 }
 
 impl Tables {
@@ -45,41 +47,46 @@ impl Tables {
 
     /// Takes a field of the file.
     pub fn take(&mut self, field: &Field) -> Result<(), ReadError> {
-        let entries = match (field.number, field.value) {
+        let bytes = match (field.number, field.value) {
             (1, Value::Bytes(bytes)) => push(&mut self.sample_types, field, bytes)?,
             (2, Value::Bytes(bytes)) => {
                 let mut sample: wire::Sample = decode(field, bytes)?;
                 sample.location_id = sample.location_id.first().copied().into_iter().collect();
                 sample.value.shrink_to_fit();
                 sample.label.shrink_to_fit();
-                let entries = 1 + sample.value.len() + sample.label.len();
+                let bytes = size_of_val(&sample)
+                    + size_of_val(&sample.location_id[..])
+                    + size_of_val(&sample.value[..])
+                    + size_of_val(&sample.label[..]);
                 self.samples.push(sample);
-                entries
+                bytes
             }
             (3, Value::Bytes(bytes)) => push(&mut self.mappings, field, bytes)?,
             (4, Value::Bytes(bytes)) => {
                 let mut location: wire::Location = decode(field, bytes)?;
                 location.line.shrink_to_fit();
-                let entries = 1 + location.line.len();
+                let bytes = size_of_val(&location) + size_of_val(&location.line[..]);
                 self.locations.push(location);
-                entries
+                bytes
             }
             (5, Value::Bytes(bytes)) => push(&mut self.functions, field, bytes)?,
             (6, Value::Bytes(bytes)) => {
                 // The format demands UTF-8; older writers copied raw bytes of symbols.
-                self.strings.push(printable(&String::from_utf8_lossy(bytes)).into_owned());
-                1
+                let string = printable(&String::from_utf8_lossy(bytes)).into_owned();
+                let bytes = size_of_val(&string) + string.len();
+                self.strings.push(string);
+                bytes
             }
             (9, Value::Number(number)) => set(&mut self.time_ns, number),
             (10, Value::Number(number)) => set(&mut self.duration_ns, number),
             (11, Value::Bytes(bytes)) => {
                 self.period_type = Some(decode(field, bytes)?);
-                1
+                0
             }
             (12, Value::Number(number)) => set(&mut self.period, number),
             (13, Value::Number(number)) => {
                 self.comments.push(number as i64);
-                1
+                size_of::<i64>()
             }
             (13, Value::Bytes(mut packed)) => {
                 let before = self.comments.len();
@@ -87,14 +94,14 @@ impl Tables {
                     let number = prost::encoding::decode_varint(&mut packed);
                     self.comments.push(number.map_err(|source| field.malformed(Some(source)))? as i64);
                 }
-                self.comments.len() - before
+                size_of_val(&self.comments[before..])
             }
             // Known fields of the wrong type; unknown ones (drop_frames, doc_url, later additions) are passed over.
             (1..=6 | 9..=13, _) => return Err(field.malformed(None)),
             _ => 0,
         };
-        self.entries += entries as u64;
-        within("entries", self.entries, MAX_ENTRIES, field.offset)
+        self.bytes += bytes as u64;
+        within("bytes of tables", self.bytes, MAX_TABLE_BYTES, field.offset)
     }
 
     /// The profile that the tables make; `end` is the size of the file.
@@ -360,7 +367,7 @@ fn decode<M: Message + Default>(field: &Field, bytes: &[u8]) -> Result<M, ReadEr
 
 fn push<M: Message + Default>(list: &mut Vec<M>, field: &Field, bytes: &[u8]) -> Result<usize, ReadError> {
     list.push(decode(field, bytes)?);
-    Ok(1)
+    Ok(size_of::<M>())
 }
 
 fn set(slot: &mut i64, number: u64) -> usize {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
 
-use profil_common::{Counters, EventKind, Outcome, settings_flags as sf};
+use profil_common::{Counters, EventKind, Outcome};
 
 use super::assemble::{self, Parts};
 use super::resolve::Resolved;
@@ -13,11 +13,9 @@ use super::selection::{Idle, RecordConfig, Selection, SelectionError};
 use crate::clock::{self, Clock, ClockError};
 use crate::images::{Images, Tracking};
 use crate::objects::Objects;
-use crate::probe::Features;
-use crate::probe::btf::{self, BtfError};
 use crate::process::namespace::{self, NamespaceError};
 use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
-use crate::session::{Session, SessionConfig, SessionError};
+use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sideband::{Sideband, SidebandError};
 use crate::symbols::Symbols;
 use crate::symbols::perf_map::{PerfMap, PerfMapPlace};
@@ -28,15 +26,15 @@ use crate::target_time::{ProcessTimes, TargetTime, ThreadTimes};
 /// How long the end of a recording waits for the kernel to free processes that have ended.
 const FREE_REPORTS_WAIT: Duration = Duration::from_millis(300);
 
+/// Processes that have ended and whose mappings are kept, before they are forgotten.
+const ENDED_MAX: usize = 4096;
+
 /// A recording that cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// A filter cannot be applied.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// The kernel's layout is not known.
-    #[error(transparent)]
-    Layout(#[from] BtfError),
     /// The eBPF object.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -49,15 +47,6 @@ pub enum RecordError {
     /// A thread's number cannot be translated.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The list of CPUs cannot be read.
-    #[error("cannot read {path}")]
-    Cpus {
-        /// The file.
-        path: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
 }
 
 /// What is not as it should be in a profile, with its size.
@@ -67,6 +56,13 @@ pub enum Remark {
     MappingsLost {
         /// Records that were lost.
         records: u64,
+    },
+    /// The tables of the kernel side were too small.
+    TablesFull {
+        /// Processes whose ticks were not counted.
+        unfollowed: u64,
+        /// Events that were lost: some processes have no name.
+        unannounced: u64,
     },
     /// Rows and counters disagree: a fault of profil.
     Unaccounted {
@@ -108,14 +104,12 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`].
     pub fn start(config: RecordConfig, symbols: Symbols) -> Result<Recorder, RecordError> {
-        let online = aya::util::online_cpus().map_err(|(path, source)| RecordError::Cpus { path, source })?;
-        let mut settings = config.settings()?;
-        settings.fields = btf::kernel_fields()?;
-        settings.pid_namespace = namespace::own_number_if_nested();
-        if Features::of_this_kernel().has_task_pt_regs {
-            settings.flags |= sf::HAS_TASK_PT_REGS;
-        }
-        let mut session = Session::load(&SessionConfig { rows: config.table_rows, ..SessionConfig::new(settings) })?;
+        let online = session::online_cpus()?;
+        let mut session = Session::load(&SessionConfig {
+            rows: config.table_rows,
+            log: config.log,
+            ..SessionConfig::new(config.settings()?)
+        })?;
         let sideband = Sideband::open(&online)?;
         let tracking = match config.selection {
             Selection::All | Selection::Cgroup(_) => Tracking::All,
@@ -174,7 +168,7 @@ impl Recorder {
         })
     }
 
-    /// Takes in what has happened, and drains the table when it fills up. To be called every 100 ms, or when
+    /// Takes in what has happened, and drains the table when it fills up. To be called every 250 ms, or when
     /// [`Recorder::events_fd`] is readable.
     ///
     /// # Errors
@@ -187,7 +181,14 @@ impl Recorder {
             self.images.apply(&record);
         }
         self.take_events();
+        self.session.flush_log();
         self.time.poll();
+        if self.images.ended() > ENDED_MAX {
+            // Rows of a process that has ended may still be in the table.
+            self.drain_rows()?;
+            let used = self.resolved.images();
+            self.images.prune(|image| used.contains(&image));
+        }
         let filled = self.session.counters().rows.wrapping_sub(self.rows_drained);
         if filled > u64::from(self.config.table_rows) / 2 {
             self.drain_rows()?;
@@ -283,6 +284,7 @@ impl Recorder {
             std::thread::sleep(Duration::from_millis(5));
             self.take_events();
         }
+        self.session.flush_log();
         Ok(self.profile(Quiet::Yes))
     }
 
@@ -326,6 +328,10 @@ impl Recorder {
         let mut remarks = Vec::new();
         if self.sideband.lost() > 0 {
             remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
+        }
+        let Counters { unfollowed, unannounced, .. } = self.session.counters();
+        if unfollowed + unannounced > 0 {
+            remarks.push(Remark::TablesFull { unfollowed, unannounced });
         }
         let in_rows = parts.rows.iter().map(|row| row.ticks).sum();
         let counted = tally.outcome(Outcome::Stray);

@@ -1,6 +1,6 @@
 //! From rows of (image, pc) to counts by place, as the rows are drained.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use profil_common::{RowKey, row_flags};
 
@@ -50,6 +50,12 @@ impl Resolved {
     pub(super) fn retry(&mut self, images: &Images) {
         let waiting = std::mem::take(&mut self.waiting);
         self.add(waiting, images);
+    }
+
+    /// Images that have ticks.
+    pub(super) fn images(&self) -> HashSet<u64> {
+        let waiting = self.waiting.iter().map(|(row, _)| row.image);
+        self.counts.keys().map(|key| key.image).chain(waiting).collect()
     }
 
     /// Everything, the rows without a place included.

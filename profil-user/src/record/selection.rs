@@ -10,6 +10,7 @@ use profil_common::{FILTER_CPUS, Settings, process_flags as pf, settings_flags a
 
 use crate::process::TargetProcess;
 use crate::rate::Rate;
+use crate::session::HookLog;
 
 /// The targets of a recording.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ pub struct RecordConfig {
     pub rows: Rows,
     /// Rows of each half of the sparse table.
     pub table_rows: u32,
+    /// What the hooks say of their doings.
+    pub log: HookLog,
     /// What the user calls it.
     pub title: String,
 }

@@ -18,8 +18,8 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 pub use record::{Mapped, Record, RecordKind};
 use ring::Ring;
 
-/// Pages of one CPU's ring: 512 KiB, 3,000 mappings between two drains.
-const RING_PAGES: usize = 128;
+/// Pages of one CPU's ring: 1 MiB, 7,000 mappings between two drains.
+const RING_PAGES: usize = 256;
 
 /// The stream of changes cannot be had.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Records of the stream, parsed. Layouts: include/uapi/linux/perf_event.h.
 
 use perf_event_open_sys::bindings::{
-    PERF_RECORD_COMM, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID,
-    PERF_RECORD_MMAP2,
+    PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC,
+    PERF_RECORD_MISC_MMAP_BUILD_ID, PERF_RECORD_MMAP2,
 };
 
 use crate::build_id::BuildId;
@@ -37,6 +37,8 @@ pub enum RecordKind {
         /// The other one (pid).
         parent: u32,
     },
+    /// The thread that the process is named by has ended; others may go on.
+    Exited,
     /// The kernel had no room for records.
     Lost {
         /// How many.
@@ -85,6 +87,13 @@ impl Record {
                     return None;
                 }
                 (pid, RecordKind::Forked { parent })
+            }
+            PERF_RECORD_EXIT => {
+                let (pid, _parent, tid) = (body.u32()?, body.u32()?, body.u32()?);
+                if tid != pid {
+                    return None;
+                }
+                (pid, RecordKind::Exited)
             }
             PERF_RECORD_LOST => {
                 let (_event, records) = (body.u64()?, body.u64()?);

@@ -81,10 +81,11 @@ fn resolved_mappings(profile: &Profile) -> Vec<bool> {
 }
 
 /// Says that names are resolved for every mapping that a later reader could only resolve worse: those that have
-/// names, whose file is another build by now, or that no file stands behind. `go tool pprof` then leaves them alone.
+/// names, whose file is another build by now or cannot be told from one for want of a build ID, or that no file stands
+/// behind. `go tool pprof` then leaves them alone.
 fn encode_mapping(id: u64, mapping: &Mapping, resolved: bool, strings: &mut Strings) -> wire::Mapping {
     let Mapping { kind, object, build_id, start, limit, file_offset, stale } = mapping;
-    let done = resolved || *stale || *kind != MappingKind::File;
+    let done = resolved || *stale || *kind != MappingKind::File || build_id.is_none();
     wire::Mapping {
         id,
         memory_start: *start,
@@ -190,6 +191,23 @@ impl Functions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn only_an_unresolved_file_that_a_reader_can_identify_is_left_to_the_reader() {
+        let open = |change: fn(&mut Profile)| {
+            let mut profile = sample::profile();
+            change(&mut profile);
+            encode(&profile).mapping.iter().map(|mapping| !mapping.has_functions).collect::<Vec<_>>()
+        };
+        assert_eq!(open(|_| {}), [false; 4], "resolved, stale, kernel, anonymous");
+        assert_eq!(open(|profile| profile.mappings[1].stale = false), [false, true, false, false]);
+        let anyone = |profile: &mut Profile| {
+            profile.mappings[1].stale = false;
+            profile.mappings[1].build_id = None;
+        };
+        assert_eq!(open(anyone), [false; 4]);
+    }
 
     #[test]
     fn a_string_is_stored_once_and_without_control_characters() {

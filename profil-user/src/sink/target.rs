@@ -2,8 +2,11 @@
 
 use std::io;
 
-use crate::address_space::{self, Access, AddressSpace, AddressSpaceError};
+use crate::address_space::{Access, AddressSpace, AddressSpaceError};
 use crate::bins::Run;
+
+/// Runs that are written before the maps are asked again.
+const RUNS_PER_CHECK: usize = 64;
 
 /// Bytes of one counter in the target's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +77,8 @@ pub enum BadBuffer {
     #[error(transparent)]
     Maps(#[from] AddressSpaceError),
     /// The counters cannot be checked for userfaultfd.
-    #[error("cannot read the memory flags of process {tgid}")]
+    #[error("cannot read the memory flags of the process")]
     Flags {
-        /// The process.
-        tgid: u32,
         /// What the system said.
         #[source]
         source: io::Error,
@@ -90,8 +91,15 @@ pub enum BadBuffer {
 pub enum Loss {
     /// Part of the buffer is not mapped any more.
     Unmapped,
-    /// Part of the buffer is not writable any more, or has become shared.
+    /// Part of the buffer is not writable any more.
     ReadOnly,
+    /// Part of the buffer is shared memory now.
+    Shared,
+    /// The kernel refused to read or write it, although the maps show it writable: its pages are served by user
+    /// space, or lie behind the end of a file.
+    Refused,
+    /// The maps of the process cannot be read any more, so that nobody knows whether the buffer may be written.
+    Unknown,
     /// The process has exited or runs another program.
     Gone,
 }
@@ -101,6 +109,9 @@ impl std::fmt::Display for Loss {
         f.write_str(match self {
             Loss::Unmapped => "the buffer was unmapped",
             Loss::ReadOnly => "the buffer was made read-only",
+            Loss::Shared => "shared memory was mapped over the buffer",
+            Loss::Refused => "the kernel cannot write to the buffer any more",
+            Loss::Unknown => "the maps of the process cannot be read any more",
             Loss::Gone => "the process has exited or runs another program",
         })
     }
@@ -120,13 +131,7 @@ impl TargetBuffer {
     ///
     /// # Errors
     /// [`BadBuffer`].
-    pub fn new(
-        space: AddressSpace,
-        tgid: u32,
-        start: u64,
-        nbins: u32,
-        width: Width,
-    ) -> Result<TargetBuffer, BadBuffer> {
+    pub fn new(space: AddressSpace, start: u64, nbins: u32, width: Width) -> Result<TargetBuffer, BadBuffer> {
         let bytes = u64::from(nbins) * u64::from(width.bytes());
         let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
         match space.access(start..end)? {
@@ -136,8 +141,7 @@ impl TargetBuffer {
             Access::Unmapped => return Err(BadBuffer::Unmapped { start, end }),
             Access::Gone => return Err(BadBuffer::Gone),
         }
-        let served = address_space::has_userfaultfd(tgid, &(start..end));
-        if served.map_err(|source| BadBuffer::Flags { tgid, source })? {
+        if space.has_userfaultfd(&(start..end)).map_err(|source| BadBuffer::Flags { source })? {
             return Err(BadBuffer::Userfaultfd { start, end });
         }
         Ok(TargetBuffer { space, start, end, width })
@@ -146,33 +150,48 @@ impl TargetBuffer {
     /// Adds runs of bins to the counters, which wrap at their width. Returns the ticks written, and why not all were.
     ///
     /// Only the counters of the runs are touched. A counter that the target changes between our read and our write,
-    /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before.
+    /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before. In the same
+    /// way a write can still meet a buffer that is made read-only or unmapped within those microseconds.
     pub fn add(&self, runs: &[Run]) -> (u64, Option<Loss>) {
-        if runs.is_empty() {
-            return (0, None);
-        }
-        // The memory file writes through read-only pages, so ask each time; the maps are of the same address space.
-        match self.space.access(self.start..self.end) {
-            Ok(Access::Writable) => {}
-            Ok(Access::ReadOnly | Access::Shared) => return (0, Some(Loss::ReadOnly)),
-            Ok(Access::Unmapped) => return (0, Some(Loss::Unmapped)),
-            Ok(Access::Gone) | Err(_) => return (0, Some(Loss::Gone)),
-        }
         let mut written = 0;
-        for run in runs {
-            match self.add_run(run) {
-                Ok(()) => written += run.added.iter().map(|added| u64::from(*added)).sum::<u64>(),
-                Err(loss) => return (written, Some(loss)),
+        // Between two questions few enough runs are written that the answer is no older than some tens of
+        // microseconds, and many enough that the question, which is all of maps before Linux 6.11, costs little.
+        for runs in runs.chunks(RUNS_PER_CHECK) {
+            if let Some(loss) = self.loss() {
+                return (written, Some(loss));
+            }
+            for run in runs {
+                if !self.add_run(run) {
+                    // The maps know why, unless the pages themselves cannot be had.
+                    return (written, Some(self.loss().unwrap_or(Loss::Refused)));
+                }
+                written += run.added.iter().map(|added| u64::from(*added)).sum::<u64>();
             }
         }
         (written, None)
     }
 
-    fn add_run(&self, run: &Run) -> Result<(), Loss> {
+    /// Why the buffer may not be written now, if so. The memory file writes through read-only pages, so each flush
+    /// must ask; the maps are of the same address space.
+    fn loss(&self) -> Option<Loss> {
+        match self.space.access(self.start..self.end) {
+            Ok(Access::Writable) => None,
+            Ok(Access::ReadOnly) => Some(Loss::ReadOnly),
+            Ok(Access::Shared) => Some(Loss::Shared),
+            Ok(Access::Unmapped) => Some(Loss::Unmapped),
+            Ok(Access::Gone) => Some(Loss::Gone),
+            Err(_) => Some(Loss::Unknown),
+        }
+    }
+
+    /// Whether all of a run was added.
+    fn add_run(&self, run: &Run) -> bool {
         let width = self.width.bytes() as usize;
         let address = self.start + u64::from(run.first) * width as u64;
         let mut counters = vec![0; run.added.len() * width];
-        whole(counters.len(), self.space.read_at(&mut counters, address))?;
+        if !matches!(self.space.read_at(&mut counters, address), Ok(length) if length == counters.len()) {
+            return false;
+        }
         for (counter, added) in counters.chunks_exact_mut(width).zip(&run.added) {
             match counter {
                 [a, b] => {
@@ -186,16 +205,60 @@ impl TargetBuffer {
                 _ => {}
             }
         }
-        whole(counters.len(), self.space.write_at(&counters, address))
+        matches!(self.space.write_at(&counters, address), Ok(length) if length == counters.len())
     }
 }
 
-/// Whether a transfer was whole; a short one met the end of the mapping, one of 0 bytes the end of the address space.
-fn whole(wanted: usize, transferred: io::Result<usize>) -> Result<(), Loss> {
-    match transferred {
-        Ok(0) => Err(Loss::Gone),
-        Ok(length) if length < wanted => Err(Loss::Unmapped),
-        Ok(_) => Ok(()),
-        Err(_) => Err(Loss::Unmapped),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory of this process, as a target's.
+    fn buffer<T>(counters: &mut [T], width: Width) -> TargetBuffer {
+        let space = AddressSpace::open(std::process::id()).expect("a process may open its own memory");
+        TargetBuffer::new(space, counters.as_mut_ptr() as u64, counters.len() as u32, width).expect("own heap")
+    }
+
+    fn run(first: u32, added: &[u32]) -> Run {
+        Run { first, added: added.to_vec() }
+    }
+
+    #[test]
+    fn counts_are_added_and_wrap_at_sixteen_bits() {
+        let mut counters = vec![65_530u16, 1, 2, 3, 4, 5, 6, 7];
+        let buffer = buffer(&mut counters, Width::Two);
+        assert_eq!(buffer.add(&[run(0, &[10, 65_536 + 3]), run(5, &[1]), run(7, &[9])]), (10 + 65_539 + 1 + 9, None));
+        assert_eq!(std::hint::black_box(&counters)[..], [4, 4, 2, 3, 4, 6, 6, 16]);
+    }
+
+    #[test]
+    fn counts_are_added_and_wrap_at_thirty_two_bits() {
+        let mut counters = vec![u32::MAX, 1, 2];
+        let buffer = buffer(&mut counters, Width::Four);
+        assert_eq!(buffer.add(&[run(0, &[2]), run(2, &[70_000])]), (70_002, None));
+        assert_eq!(std::hint::black_box(&counters)[..], [1, 1, 70_002]);
+    }
+
+    #[test]
+    fn more_runs_than_are_written_between_two_looks_at_the_maps_are_all_written() {
+        let mut counters = vec![0u16; 4 * RUNS_PER_CHECK];
+        let buffer = buffer(&mut counters, Width::Two);
+        let runs: Vec<Run> = (0..2 * RUNS_PER_CHECK as u32 - 1).map(|index| run(2 * index, &[index])).collect();
+        let total = runs.iter().map(|run| u64::from(run.added[0])).sum();
+        assert_eq!(buffer.add(&runs), (total, None));
+        let counted = std::hint::black_box(&counters).iter().enumerate();
+        assert!(counted.clone().all(|(index, count)| index % 2 == 0 || *count == 0));
+        assert_eq!(counted.map(|(_, count)| u64::from(*count)).sum::<u64>(), total);
+    }
+
+    #[test]
+    fn a_buffer_that_wraps_or_is_nowhere_is_refused() {
+        let own = || AddressSpace::open(std::process::id()).expect("a process may open its own memory");
+        let wraps = TargetBuffer::new(own(), u64::MAX - 3, 2, Width::Four);
+        assert!(matches!(wraps, Err(BadBuffer::Wraps { .. })), "{wraps:?}");
+        let nowhere = TargetBuffer::new(own(), 0x1000, 2, Width::Two);
+        assert!(matches!(nowhere, Err(BadBuffer::Unmapped { .. })), "{nowhere:?}");
+        let text = TargetBuffer::new(own(), run as *const () as u64, 2, Width::Two);
+        assert!(matches!(text, Err(BadBuffer::ReadOnly { .. })), "{text:?}");
     }
 }

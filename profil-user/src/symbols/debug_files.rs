@@ -55,15 +55,37 @@ impl DebugFiles {
     /// `path` is that of the object, should debug files be laid out by paths.
     pub fn find(&mut self, object: &ObjectFile, path: &Path) -> Option<ObjectFile> {
         let place = Rooted { root: Path::new("/"), path, origin: Origin::Host };
-        // Relative directories are the user's, relative to where profil runs.
-        let mut directories: Vec<PathBuf> =
-            self.directories.iter().filter_map(|directory| std::path::absolute(directory).ok()).collect();
-        directories.push(PathBuf::from(SYSTEM_DEBUG_DIR));
-        find_below(place, object, &directories).or_else(|| {
+        find_below(place, object, &self.host_directories()).or_else(|| {
             let build_id = object.build_id.as_ref()?;
             let (file, path) = self.debuginfod.as_mut()?.fetch(build_id)?;
             accept(file, &path, Origin::Host, object, None)
         })
+    }
+}
+
+impl DebugFiles {
+    /// Finds the debug file of a build that no file on this host belongs to: a profile from another machine.
+    pub fn find_by_build_id(&mut self, build_id: &BuildId) -> Option<ObjectFile> {
+        let same = |file: File, path: &Path| {
+            let debug = ObjectFile::new(file, path, Origin::Host).ok()?;
+            (debug.build_id.as_ref() == Some(build_id)).then_some(debug)
+        };
+        let name = build_id_path(build_id);
+        let local = self.host_directories().into_iter().find_map(|directory| {
+            let path = directory.join(&name);
+            same(target_files::open_below(Path::new("/"), &path).ok()?, &path)
+        });
+        local.or_else(|| {
+            let (file, path) = self.debuginfod.as_mut()?.fetch(build_id)?;
+            same(file, &path)
+        })
+    }
+
+    /// The user's directories, then the system's.
+    fn host_directories(&self) -> Vec<PathBuf> {
+        // Relative directories are the user's, relative to where profil runs.
+        let users = self.directories.iter().filter_map(|directory| std::path::absolute(directory).ok());
+        users.chain([PathBuf::from(SYSTEM_DEBUG_DIR)]).collect()
     }
 }
 

@@ -10,6 +10,7 @@ pub mod demangle;
 pub mod elf_headers;
 pub mod file_handle;
 pub mod kernel;
+pub mod late;
 pub mod object_file;
 pub mod perf_map;
 pub mod snapshot;

@@ -231,6 +231,52 @@ fn debug_directories_are_searched_by_build_id() {
 }
 
 #[test]
+fn a_profile_of_another_host_is_named_by_build_id_and_by_nothing_else() {
+    let workshop = Workshop::new();
+    let (program, quiet) = build_stripped(&workshop, &[]);
+    let build_id = symbols_of(&program).build_id.clone().expect("a build ID");
+    let hex = build_id.to_string();
+    let directory = workshop.path().join("debug/.build-id").join(&hex[..2]);
+    std::fs::create_dir_all(&directory).expect("made");
+    std::fs::rename(workshop.path().join("program.debug"), directory.join(format!("{}.debug", &hex[2..])))
+        .expect("moved");
+    // Here another build stands at the path.
+    workshop.build("gcc", "c", &PROGRAM.replace("quiet", "wrong"), &[]);
+
+    for (build_id, name) in
+        [(Some(build_id), Some("quiet")), (BuildId::from_hex("0102030405060708"), None), (None, None)]
+    {
+        let mut profile = profile_at(&program, build_id, quiet);
+        let mut debug_files = DebugFiles { directories: vec![workshop.path().join("debug")], debuginfod: None };
+        late::name_unnamed(&mut profile, &mut debug_files);
+        assert_eq!(outermost(&profile.locations[0].frames), name);
+    }
+}
+
+fn symbols_of(program: &Path) -> ObjectFile {
+    ObjectFile::new(std::fs::File::open(program).expect("built"), program, object_file::Origin::Host).expect("ELF")
+}
+
+/// A profile with one location without a name.
+fn profile_at(program: &Path, build_id: Option<BuildId>, address: u64) -> crate::profile::Profile {
+    use crate::profile::{Location, Mapping, MappingKind, Profile};
+    let object = program.display().to_string();
+    let (kind, limit) = (MappingKind::File, u64::MAX);
+    Profile {
+        tally: crate::tally::Tally::default(),
+        period: std::time::Duration::from_millis(1),
+        clock: String::new(),
+        start: std::time::SystemTime::UNIX_EPOCH,
+        duration: std::time::Duration::ZERO,
+        title: String::new(),
+        mappings: vec![Mapping { kind, object, build_id, start: 0, limit, file_offset: 0, stale: false }],
+        locations: vec![Location { mapping: Some(0), address, frames: Vec::new() }],
+        processes: Vec::new(),
+        rows: Vec::new(),
+    }
+}
+
+#[test]
 fn a_deleted_or_replaced_program_is_named_through_its_mapping() {
     let workshop = Workshop::new();
     let program = workshop.program(&[]);

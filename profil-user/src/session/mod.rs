@@ -1,20 +1,27 @@
 //! One load of the eBPF object: its programs, its hooks and its maps.
 //!
-//! aya is named here, in [`bins`](crate::bins) and in [`rows`](crate::rows), and nowhere else. Everything goes with
+//! aya is named here, in [`bins`](crate::bins) and in `rows`, and nowhere else. Everything goes with
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
+
+mod error;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
-use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
-use aya::{Ebpf, EbpfError, EbpfLoader, Pod};
+use aya::programs::{PerfEvent, RawTracePoint};
+use aya::{Ebpf, EbpfLoader, Pod};
+use aya_log::EbpfLogger;
 use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
-use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord};
+use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord, settings_flags};
 
 use crate::bins::Bins;
 use crate::map_memory::MapMemory;
+use crate::probe::Features;
+use crate::probe::btf;
+use crate::process::namespace;
 use crate::rows::Half;
+use error::refused;
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
@@ -25,89 +32,34 @@ const TICK: &str = "tick";
 /// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
 const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
 
+pub use error::SessionError;
+
 /// How a session is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Constants of the programs.
+    /// Constants of the programs; what the kernel's own layout and features decide is filled in by the load.
     pub settings: Settings,
     /// Rows of each half of the sparse table.
     pub rows: u32,
     /// Processes that can be known at the same time.
     pub processes: u32,
+    /// What the hooks say of their doings.
+    pub log: HookLog,
+}
+
+/// Whether the hooks log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookLog {
+    /// They are silent.
+    Off,
+    /// They log each fork, exec and exit to the [`log`] facade; see [`Session::flush_log`].
+    On,
 }
 
 impl SessionConfig {
     /// Default sizes.
     pub fn new(settings: Settings) -> SessionConfig {
-        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES }
-    }
-}
-
-/// A session that cannot be.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The kernel refused the object or a map of it.
-    #[error("cannot load the eBPF object")]
-    Load {
-        /// What aya said.
-        #[source]
-        source: EbpfError,
-    },
-    /// The verifier or the kernel refused a program.
-    #[error("cannot load the eBPF program `{program}`{}", verdict(verifier_log))]
-    Program {
-        /// Name of the program.
-        program: &'static str,
-        /// What the kernel's verifier said; empty when it said nothing.
-        verifier_log: String,
-        /// What the system call said.
-        #[source]
-        source: io::Error,
-    },
-    /// A hook cannot be attached.
-    #[error("cannot attach the eBPF program `{program}`")]
-    Attach {
-        /// Name of the program.
-        program: &'static str,
-        /// What aya said.
-        #[source]
-        source: ProgramError,
-    },
-    /// The object lacks a map or program: it was built from other sources.
-    #[error("the eBPF object has no `{name}`: it does not belong to this version of profil")]
-    Missing {
-        /// What it lacks.
-        name: &'static str,
-    },
-    /// A map cannot be used.
-    #[error("cannot use the map `{name}`")]
-    Map {
-        /// Name of the map.
-        name: &'static str,
-        /// What aya said.
-        #[source]
-        source: MapError,
-    },
-    /// A map cannot be read.
-    #[error("cannot read the map `{name}`")]
-    Read {
-        /// Name of the map.
-        name: &'static str,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// The verifier's last meaningful line, and how many come before it.
-fn verdict(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-    let meaningful = lines.iter().rposition(|line| {
-        !line.starts_with("processed ") && !line.starts_with("verification time") && !line.starts_with("stack depth")
-    });
-    match meaningful {
-        Some(index) => format!(": {} ({} lines of the verifier's log omitted; -v shows them)", lines[index], index),
-        None => String::new(),
+        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, log: HookLog::Off }
     }
 }
 
@@ -125,6 +77,7 @@ pub struct Session {
     events: RingBuf<MapData>,
     recording: RingBuf<MapData>,
     next_image: u64,
+    logger: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
 impl Session {
@@ -137,10 +90,16 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes } = config;
+        let SessionConfig { settings, rows, processes, log } = config;
+        let settings = for_this_kernel(*settings)?;
+        let level: u8 = match log {
+            HookLog::Off => 0,
+            HookLog::On => aya_log::Level::Debug as u8,
+        };
         let cpus = aya::util::nr_cpus().map_err(|(_, source)| SessionError::Read { name: "possible CPUs", source })?;
         let mut ebpf = EbpfLoader::new()
-            .override_global("SETTINGS", settings, true)
+            .override_global("SETTINGS", &settings, true)
+            .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
@@ -156,6 +115,11 @@ impl Session {
                 .attach(&format!("sched_process_{name}"))
                 .map_err(|source| SessionError::Attach { program: name, source })?;
         }
+        let logger = match log {
+            HookLog::Off => None,
+            // Without its ring there is nothing to read; counting goes on all the same.
+            HookLog::On => EbpfLogger::init(&mut ebpf).ok(),
+        };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
         let epoch = take_memory(&mut ebpf, "EPOCH", 1)?;
         Ok(Session {
@@ -170,6 +134,7 @@ impl Session {
             events: take_typed(&mut ebpf, "EVENTS")?,
             recording: take_typed(&mut ebpf, "RECORDING")?,
             next_image: 1,
+            logger,
             ebpf,
         })
     }
@@ -207,7 +172,9 @@ impl Session {
             ticks: at(3),
             outcomes: std::array::from_fn(|outcome| at(4 + outcome)),
             rows: at(10),
-            reserved: [0; 5],
+            unfollowed: at(11),
+            unannounced: at(12),
+            reserved: [0; 3],
         }
     }
 
@@ -220,7 +187,7 @@ impl Session {
     pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
         let image = self.next_image;
         self.next_image += 1;
-        let process = Process { image, clocked_ns: 0, freed_ns: 0, flags, slot };
+        let process = Process { image, clocked_ns: 0, flags, slot };
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
         Ok(image)
     }
@@ -306,10 +273,31 @@ impl Session {
         self.events.as_fd().try_clone_to_owned()
     }
 
-    /// The programs' log, for `-vv`.
-    pub fn ebpf_mut(&mut self) -> &mut Ebpf {
-        &mut self.ebpf
+    /// Passes on what the hooks have logged since the last call; nothing with [`HookLog::Off`].
+    pub fn flush_log(&mut self) {
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
     }
+}
+
+/// Settings with what this kernel decides.
+fn for_this_kernel(settings: Settings) -> Result<Settings, SessionError> {
+    let has_task_pt_regs = Features::of_this_kernel().has_task_pt_regs;
+    Ok(Settings {
+        fields: btf::kernel_fields()?,
+        pid_namespace: namespace::own_number_if_nested(),
+        flags: settings.flags | if has_task_pt_regs { settings_flags::HAS_TASK_PT_REGS } else { 0 },
+        ..settings
+    })
+}
+
+/// CPUs that are online now.
+///
+/// # Errors
+/// [`SessionError::Read`].
+pub fn online_cpus() -> Result<Vec<u32>, SessionError> {
+    aya::util::online_cpus().map_err(|(_, source)| SessionError::Read { name: "online CPUs", source })
 }
 
 fn program<'e, P>(ebpf: &'e mut Ebpf, name: &'static str) -> Result<&'e mut P, SessionError>
@@ -317,16 +305,6 @@ where
     &'e mut P: TryFrom<&'e mut aya::programs::Program>,
 {
     ebpf.program_mut(name).and_then(|program| program.try_into().ok()).ok_or(SessionError::Missing { name })
-}
-
-/// The error of a program that the kernel does not take, with the verifier's words.
-fn refused(program: &'static str, error: ProgramError) -> SessionError {
-    match error {
-        ProgramError::LoadError { io_error, verifier_log } => {
-            SessionError::Program { program, verifier_log: verifier_log.to_string(), source: io_error }
-        }
-        source => SessionError::Attach { program, source },
-    }
 }
 
 fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, SessionError> {
@@ -362,19 +340,5 @@ fn from_ring<T: Pod>(bytes: &[u8]) -> T {
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast::<u8>(), length);
         value.assume_init()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_verdict_is_the_last_line_that_says_something() {
-        let log = "0: (bf) r6 = r1\n1: (61) r1 = *(u32 *)(r6 +0)\nR6 invalid mem access 'scalar'\n\
-                   verification time 12 usec\nprocessed 2 insns (limit 1000000)\n";
-        let verdict = verdict(log);
-        assert!(verdict.starts_with(": R6 invalid mem access 'scalar' (2 lines"), "{verdict}");
-        assert_eq!(super::verdict(""), "");
     }
 }

@@ -1,0 +1,49 @@
+//! Names for a profile that was recorded without them: on a stripped host, or before the debug package was there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::debug_files::DebugFiles;
+use super::object_file::{ObjectFile, Origin};
+use super::{symbolizer, target_files};
+use crate::build_id::BuildId;
+use crate::profile::{Mapping, MappingKind, Profile};
+
+/// Names the locations of files that have no name yet, by build ID: names of another build are never used, and the
+/// kernel of this machine says nothing about a profile of another one.
+pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) {
+    let mut unnamed: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, location) in profile.locations.iter().enumerate().filter(|(_, location)| location.frames.is_empty()) {
+        if let Some(mapping) = location.mapping {
+            unnamed.entry(mapping).or_default().push(index);
+        }
+    }
+    for (mapping, locations) in unnamed {
+        let Mapping { kind: MappingKind::File, object, build_id: Some(build_id), .. } = &profile.mappings[mapping]
+        else {
+            continue;
+        };
+        let path = Path::new(object);
+        let object = same_build(path, build_id);
+        let debug = match &object {
+            Some(object) if object.has_debug_info() => None,
+            Some(object) => debug_files.find(object, path),
+            None => debug_files.find_by_build_id(build_id),
+        };
+        let Some(file) = object.as_ref().or(debug.as_ref()) else {
+            continue;
+        };
+        let svmas: Vec<u64> = locations.iter().map(|location| profile.locations[*location].address).collect();
+        let names = symbolizer::name(file, debug.as_ref(), &svmas);
+        for (location, frames) in locations.into_iter().zip(names.frames) {
+            profile.locations[location].frames = frames;
+        }
+    }
+}
+
+/// The file at a path of this host, if it is the build that ran.
+fn same_build(path: &Path, build_id: &BuildId) -> Option<ObjectFile> {
+    let file = target_files::open_below(Path::new("/"), path).ok()?;
+    let object = ObjectFile::new(file, path, Origin::Host).ok()?;
+    (object.build_id.as_ref() == Some(build_id)).then_some(object)
+}
