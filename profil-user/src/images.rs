@@ -127,7 +127,7 @@ impl Images {
             RecordKind::Mapped(mapped) => mapped,
             // The PID is used again by a stranger, and the code of the process that had it is forgotten.
             RecordKind::Forked { parent } => return self.spaces.contains_key(&record.pid) && !self.is_tracked(*parent),
-            RecordKind::Exec { .. } | RecordKind::Lost { .. } => return false,
+            RecordKind::Exec { .. } | RecordKind::Exited | RecordKind::Lost { .. } => return false,
         };
         let Some(space) = self.spaces.get(&record.pid).and_then(|spaces| spaces.last()) else {
             return false;
@@ -158,7 +158,8 @@ impl Images {
         }
     }
 
-    fn is_tracked(&self, pid: u32) -> bool {
+    /// Whether the mappings of a process are kept.
+    pub fn is_tracked(&self, pid: u32) -> bool {
         self.tracking == Tracking::All || self.spaces.contains_key(&pid)
     }
 
