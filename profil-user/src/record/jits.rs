@@ -32,8 +32,9 @@ impl Jits {
     /// Takes in a change of an address space that the images have taken in.
     pub(super) fn note(&mut self, record: &Record, images: &Images) {
         match &record.kind {
-            RecordKind::Mapped(mapped) if Backing::of(OsStr::from_bytes(&mapped.path)) == Backing::Anonymous => {
-                if images.is_tracked(record.pid) && !self.places.contains_key(&record.pid) {
+            RecordKind::Mapped(mapped) => {
+                let wanted = Backing::of(OsStr::from_bytes(&mapped.path)) == Backing::Anonymous;
+                if wanted && images.is_tracked(record.pid) && !self.places.contains_key(&record.pid) {
                     self.add_running(record.pid);
                 }
             }
@@ -41,7 +42,7 @@ impl Jits {
             RecordKind::Forked { .. } | RecordKind::Exec { .. } => {
                 self.places.remove(&record.pid);
             }
-            _ => {}
+            RecordKind::Exited | RecordKind::Lost { .. } => {}
         }
     }
 
