@@ -158,7 +158,8 @@ impl Images {
         }
     }
 
-    fn is_tracked(&self, pid: u32) -> bool {
+    /// Whether the mappings of a process are kept.
+    pub fn is_tracked(&self, pid: u32) -> bool {
         self.tracking == Tracking::All || self.spaces.contains_key(&pid)
     }
 

@@ -27,7 +27,7 @@ static void own_profil(double cpu_seconds)
 	static unsigned short bins[1 << 15];
 	profil(bins, sizeof bins, (size_t)burn & ~0xfffUL, 65536);
 	burn(cpu_seconds);
-	profil(NULL, 0, 0, 0);
+	profil(bins, 0, 0, 0);
 	for (unsigned i = 0; i < sizeof bins / sizeof *bins; i++)
 		handled += bins[i];
 }

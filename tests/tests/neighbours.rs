@@ -1,8 +1,10 @@
 //! profil disturbs nobody, and nobody's tools make it lie.
 
 use std::fs;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use profil_tests::{By, Profil, Running, Scratch, Truth, feature, patience};
 
@@ -162,15 +164,25 @@ fn ticks_that_tracepoints_of_others_hide_are_told_as_missed() {
     }
     let scratch = Scratch::new();
     let target = scratch.build("modes");
-    let ready = scratch.path("ready");
-    let program = format!(
-        "BEGIN {{ system(\"touch {}\"); }} tracepoint:raw_syscalls:sys_enter {{ @[tid] = count(); }}",
-        ready.display()
-    );
-    let mut command = Command::new("bpftrace");
-    command.args(["--unsafe", "-e", &program]).stdout(Stdio::null()).stderr(Stdio::null());
-    let tool = Tool(command.spawn().expect("bpftrace runs"));
-    patience::until("bpftrace is attached", || Path::new(&ready).exists().then_some(()));
+    // Probes are attached in this order: what the second one prints says that the first one is at work.
+    let program = "tracepoint:raw_syscalls:sys_enter { @[tid] = count(); } interval:ms:100 { printf(\"up\\n\"); }";
+    // It looks for tracepoints below debugfs; where that is not mounted, it is for bpftrace alone.
+    let script = "test -d /sys/kernel/debug/tracing/events || mount -t debugfs nodev /sys/kernel/debug || exit; \
+                  exec bpftrace -e \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", program]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut tool = Tool(command.spawn().expect("bpftrace runs"));
+    let stdout = BufReader::new(tool.0.stdout.take().expect("a piped stdout"));
+    // Read to the end, for a full pipe would stop it.
+    let (says_up, up) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stdout.lines() {
+            if line.is_ok_and(|line| line == "up") {
+                let _ = says_up.send(());
+            }
+        }
+    });
+    up.recv_timeout(Duration::from_secs(60)).expect("bpftrace attaches its probes");
     let recorded = Profil::record(&scratch, &["-F", "1999"]).launch(&target, &["ids", "2"]).run();
     drop(tool);
     let (report, due) = (recorded.report(By::Function), recorded.truth().of("cpu") * 1999.0);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::jits::Jits;
 use super::resolve::{Key, Spot};
 use crate::build_id::BuildId;
 use crate::images::Images;
@@ -10,7 +11,6 @@ use crate::objects::ObjectId;
 use crate::profile::{Frame, Location, Mapping, MappingKind, ProcessInfo, Row};
 use crate::symbols::elf_headers::Segment;
 use crate::symbols::kernel::{self, KernelSymbols};
-use crate::symbols::perf_map::PerfMap;
 use crate::symbols::symbolizer::Unnamed;
 use crate::symbols::vdso::Vdso;
 
@@ -26,7 +26,7 @@ pub(super) struct Parts {
 }
 
 /// Puts counts into the form of a profile. `jits` has the maps of images whose code is made at run time.
-pub(super) fn assemble(counts: &[(Key, u64)], images: &mut Images, jits: &HashMap<u64, PerfMap>) -> Parts {
+pub(super) fn assemble(counts: &[(Key, u64)], images: &mut Images, jits: &Jits) -> Parts {
     let mut parts = Parts::default();
     let processes = add_processes(counts, images, &mut parts);
     let counted = |(key, ticks): &(Key, u64)| Counted { at: LocationKey::new(key, images), ticks: *ticks };
@@ -109,7 +109,7 @@ struct Assembler {
 }
 
 impl Assembler {
-    fn add_locations(&mut self, counts: &[Counted], images: &mut Images, jits: &HashMap<u64, PerfMap>) {
+    fn add_locations(&mut self, counts: &[Counted], images: &mut Images, jits: &Jits) {
         // Code of files by object, since an object names all its addresses at once.
         let mut by_object: BTreeMap<ObjectId, Vec<&Counted>> = BTreeMap::new();
         let kernel = counts.iter().any(|counted| matches!(counted.at.spot, Spot::Kernel(_))).then(Kernel::read);
@@ -232,7 +232,7 @@ impl Assembler {
         }
     }
 
-    fn add_anonymous(&mut self, object: ObjectId, counts: &[&Counted], images: &Images, jits: &HashMap<u64, PerfMap>) {
+    fn add_anonymous(&mut self, object: ObjectId, counts: &[&Counted], images: &Images, jits: &Jits) {
         let name = images.objects().get(object);
         let name = if name.backing == Backing::Anonymous { "[anon]".into() } else { name.path.display().to_string() };
         let description = Described { kind: MappingKind::Anonymous, object: name, build_id: None, stale: false };
@@ -240,7 +240,7 @@ impl Assembler {
             let Some(address) = counted.offset() else {
                 continue;
             };
-            let frames = jits.get(&counted.at.image).map(|map| map.frames(address)).unwrap_or_default();
+            let frames = jits.get(counted.at.image).map(|map| map.frames(address)).unwrap_or_default();
             let mapping = self.whole_file(object, address, &description);
             self.push(counted, Location { mapping: Some(mapping), address, frames });
         }

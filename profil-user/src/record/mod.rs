@@ -1,6 +1,7 @@
 //! Recording: from the selection of targets to a [`Profile`](crate::profile::Profile).
 
 mod assemble;
+mod jits;
 mod recorder;
 mod resolve;
 mod selection;

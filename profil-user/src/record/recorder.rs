@@ -1,6 +1,5 @@
 //! The recording itself: drains the tables while the targets run, and makes a profile of them.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use profil_common::{Counters, EventKind, Outcome};
 
 use super::assemble::{self, Parts};
+use super::jits::Jits;
 use super::resolve::Resolved;
 use super::selection::{Idle, RecordConfig, Selection, SelectionError};
 use crate::clock::{self, Clock, ClockError};
@@ -18,7 +18,6 @@ use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile,
 use crate::session::{self, Session, SessionConfig, SessionError};
 use crate::sideband::{Sideband, SidebandError};
 use crate::symbols::Symbols;
-use crate::symbols::perf_map::{PerfMap, PerfMapPlace};
 use crate::symbols::symbolizer::Unnamed;
 use crate::tally::Tally;
 use crate::target_time::{ProcessTimes, TargetTime, ThreadTimes};
@@ -91,7 +90,7 @@ pub struct Recorder {
     sideband: Sideband,
     images: Images,
     resolved: Resolved,
-    jits: HashMap<u64, PerfMap>,
+    jits: Jits,
     time: TargetTime,
     rows_drained: u64,
     started: Instant,
@@ -121,6 +120,7 @@ impl Recorder {
             wanted => online.iter().copied().filter(|cpu| wanted.contains(cpu)).collect(),
         };
         let clock = Clock::on_cpus(session.program()?, &cpus, config.rate.clock_ns)?;
+        let mut jits = Jits::default();
         let mut processes = ProcessTimes::default();
         let mut threads = ThreadTimes::default();
         let flags = config.process_flags();
@@ -132,6 +132,7 @@ impl Recorder {
         };
         for target in targets {
             images.add_running(target.pid());
+            jits.add_running(target.pid());
             processes.add(target.initial_tgid(), target.pid());
             let image = session.make_known(target.initial_tgid(), flags, 0)?;
             images.add_image(image, target.pid(), target.comm().to_owned());
@@ -160,7 +161,7 @@ impl Recorder {
             sideband,
             images,
             resolved: Resolved::default(),
-            jits: HashMap::new(),
+            jits,
             time,
             rows_drained: 0,
             started: Instant::now(),
@@ -179,6 +180,7 @@ impl Recorder {
                 self.drain_rows()?;
             }
             self.images.apply(&record);
+            self.jits.note(&record, &self.images);
         }
         self.take_events();
         self.session.flush_log();
@@ -233,9 +235,7 @@ impl Recorder {
             match event.kind() {
                 // The files of a process in a container go with it.
                 Some(EventKind::Exit) if images.has_anonymous_code(event.image) => {
-                    if let Some(map) = read_perf_map(event.pid) {
-                        jits.insert(event.image, map);
-                    }
+                    jits.read(event.image, event.pid);
                 }
                 _ => {}
             }
@@ -250,6 +250,7 @@ impl Recorder {
         self.resolved.add(rows, &self.images);
         for record in self.sideband.drain() {
             self.images.apply(&record);
+            self.jits.note(&record, &self.images);
         }
         self.take_events();
         self.resolved.retry(&self.images);
@@ -293,12 +294,10 @@ impl Recorder {
         let duration = self.started.elapsed();
         let counters = self.session.counters();
         let counts = self.resolved.counts();
-        for (key, _) in &counts {
-            if !self.jits.contains_key(&key.image) && self.images.has_anonymous_code(key.image) {
-                let pid = self.images.get(key.image).map_or(0, |image| image.pid);
-                if let Some(map) = read_perf_map(pid) {
-                    self.jits.insert(key.image, map);
-                }
+        for image in self.resolved.images() {
+            if self.images.has_anonymous_code(image) {
+                let pid = self.images.get(image).map_or(0, |image| image.pid);
+                self.jits.read(image, pid);
             }
         }
         let mut parts = assemble::assemble(&counts, &mut self.images, &self.jits);
@@ -355,10 +354,6 @@ impl Recorder {
 enum Quiet {
     Yes,
     No,
-}
-
-fn read_perf_map(pid: u32) -> Option<PerfMap> {
-    PerfMapPlace::of_process(pid).ok()?.read().ok()
 }
 
 /// Adds the time that the CPUs had nothing to do, as ticks: the sum is then CPUs x rate x time.
