@@ -144,7 +144,7 @@ impl RegionArgs {
         };
         let text = object.as_deref().map(TargetObject::text).transpose();
         let offset = match &self.offset {
-            Some(address) => place(address, object.as_deref_mut())?.0,
+            Some(address) => place(address, object)?.0,
             None => text_of(&text)?.start,
         };
         let given = match (self.bufsiz, buffer, symbol_size) {
