@@ -11,7 +11,7 @@ use profil_common::{Convention, Outcome, Request, TickRecord};
 use profil_user::attach::{AttachConfig, AttachReport, Attachment, Recording};
 use profil_user::rate::Rate;
 use support_attach::{
-    BYTES, Profil, Target, fixed_target, freeze, let_run, movable_target, profil_or_skip, thaw, until,
+    BYTES, Profil, Target, build, fixed_target, freeze, let_run, movable_target, profil_or_skip, thaw, until,
 };
 
 /// An attachment with its recording.
@@ -113,6 +113,31 @@ fn bins_of_two_targets_equal_the_oracle_one_for_one() {
             }
         }
     }
+}
+
+/// Check drains without a pause while two CPUs count: no tick may fall between a drain and the next.
+#[test]
+fn drains_at_full_speed_lose_no_tick_of_two_threads() {
+    let name = "drains_at_full_speed_lose_no_tick_of_two_threads";
+    if profil_or_skip(name).is_none() {
+        return;
+    }
+    let target = Target::start(&build("attach_threads.c", "threads", &["-no-pie", "-pthread"]));
+    let request = Request { offset: target.address("hot"), scale: 65536, bufsiz: BYTES, width: 2 };
+    let mut recorded = Recorded::start(&target, Convention::Glibc, request);
+    while recorded.ticks.len() < 8000 {
+        recorded.flush();
+    }
+    freeze(target.pid());
+    let (report, ticks) = recorded.stop();
+    let (bins, outside) = count_again(Convention::Glibc, request, &ticks);
+    assert!(report.adds_up(), "{report:?}");
+    assert_eq!(report.histogram.bins(), bins);
+    assert_eq!((report.tally.outcome(Outcome::Outside), report.tally.ticks), (outside, ticks.len() as u64));
+    assert_eq!(target.sum(), bins.iter().sum::<u64>());
+    let threads: std::collections::BTreeSet<u32> = ticks.iter().map(|tick| tick.tid).collect();
+    assert_eq!(threads.len(), 2, "both threads tick: {threads:?}");
+    thaw(target.pid());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use support_attach::{
-    BYTES, Left, Profil, Target, build, fixed_target, let_run, movable_target, profil_or_skip, scratch,
+    BYTES, Left, Profil, Target, build, fixed_target, let_run, movable_target, profil_or_skip, scratch, skip,
 };
 
 /// Runs to the end, which `-d` makes a soon one should a request not be refused.
@@ -47,7 +47,7 @@ fn bad_buffers_are_refused_with_what_the_convention_makes_of_them() {
     ];
     // 0 where the kernel lacks userfaultfd or forbids it.
     match target.address("served") {
-        0 => println!("SKIP: {name}: the userfaultfd part: the target cannot open one"),
+        0 => skip(name, "the userfaultfd part: the target cannot open one"),
         served => buffers.push((served, 4096, "is served by userfaultfd")),
     }
     for (convention, verdict) in verdicts {

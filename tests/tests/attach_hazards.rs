@@ -13,7 +13,7 @@ use profil_user::process::TargetProcess;
 use profil_user::rate::Rate;
 use profil_user::sink::target::Loss;
 use support_attach::{
-    BYTES, Profil, Target, build, fixed_target, freeze, let_run, movable_target, profil_or_skip, scratch, signal,
+    BYTES, Profil, Target, build, fixed_target, freeze, let_run, movable_target, profil_or_skip, scratch, signal, skip,
     state, thaw, until,
 };
 
@@ -78,7 +78,7 @@ fn pages_that_nobody_serves_do_not_hold_profil_up() {
     let Some(profil) = profil_or_skip(name) else { return };
     let mut target = Target::start(&fixed_target());
     if target.address("served") == 0 {
-        println!("SKIP: {name}: the target cannot open a userfaultfd");
+        skip(name, "the target cannot open a userfaultfd");
         return;
     }
     let left = with_ticks_in_hand(&profil, &target, b'v');
@@ -245,7 +245,7 @@ fn a_process_that_gets_the_pid_is_left_alone() {
     let_run(old.pid(), Duration::from_millis(100));
     old.kill();
     let Some(new) = target_with_pid(old.pid()) else {
-        println!("SKIP: {name}: /proc/sys/kernel/ns_last_pid cannot be written");
+        skip(name, "/proc/sys/kernel/ns_last_pid cannot be written");
         return;
     };
     let_run(new.pid(), Duration::from_millis(200));

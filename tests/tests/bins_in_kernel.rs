@@ -28,6 +28,7 @@ struct Kernel {
 
 impl Kernel {
     /// Loads the object that xtask builds for the suite; `None`, with the reason said, where there is none.
+    #[expect(clippy::print_stdout, reason = "skips are counted by what the tests print")]
     fn load(test: &str) -> Option<Kernel> {
         let Some(path) = std::env::var_os("PROFIL_EBPF_TESTRUN_OBJECT") else {
             let required = std::env::var_os("PROFIL_REQUIRE_BPF").is_some();

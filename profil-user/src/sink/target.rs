@@ -246,9 +246,9 @@ mod tests {
         let runs: Vec<Run> = (0..2 * RUNS_PER_CHECK as u32 - 1).map(|index| run(2 * index, &[index])).collect();
         let total = runs.iter().map(|run| u64::from(run.added[0])).sum();
         assert_eq!(buffer.add(&runs), (total, None));
-        let counted = std::hint::black_box(&counters);
-        assert!(counted.iter().enumerate().all(|(index, count)| index % 2 == 0 || *count == 0));
-        assert_eq!(counted.iter().map(|count| u64::from(*count)).sum::<u64>(), total);
+        let counters = std::hint::black_box(&counters);
+        assert!(counters.iter().enumerate().all(|(index, count)| index % 2 == 0 || *count == 0));
+        assert_eq!(counters.iter().map(|count| u64::from(*count)).sum::<u64>(), total);
     }
 
     #[test]

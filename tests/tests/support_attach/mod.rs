@@ -1,6 +1,7 @@
 //! Targets that are told what to do through their memory, and `profil attach` on them.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::print_stdout, reason = "a test says why it skips, and what it saw")]
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -33,8 +34,14 @@ pub fn profil_or_skip(test: &str) -> Option<PathBuf> {
         Some(_) => return path,
     };
     assert!(std::env::var_os("PROFIL_REQUIRE_BPF").is_none(), "{reason}");
-    println!("SKIP: {test}: {reason}");
+    skip(test, reason);
     None
+}
+
+/// Says why a test, or a part of it, did not run.
+#[expect(clippy::print_stdout, reason = "skips are counted by what the tests print")]
+pub fn skip(test: &str, reason: &str) {
+    println!("SKIP: {test}: {reason}");
 }
 
 /// Where this test program keeps its files.
@@ -83,14 +90,21 @@ pub fn signal(pid: u32, number: i32) {
 
 /// State of a process, as `/proc/PID/stat` writes it.
 pub fn state(pid: u32) -> u8 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state_in(Path::new(&format!("/proc/{pid}")))
+}
+
+fn state_in(directory: &Path) -> u8 {
+    let stat = std::fs::read_to_string(directory.join("stat")).unwrap_or_default();
     stat.rsplit(") ").next().and_then(|rest| rest.bytes().next()).unwrap_or(b'-')
 }
 
-/// Stops a process, and returns when it has stopped.
+/// Stops a process, and returns when all its threads have stopped.
 pub fn freeze(pid: u32) {
     signal(pid, libc::SIGSTOP);
-    until("the process has stopped", || state(pid) == b'T');
+    until("the process has stopped", || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+        threads.filter_map(Result::ok).all(|thread| state_in(&thread.path()) == b'T')
+    });
 }
 
 /// Lets a stopped process go on.
@@ -281,7 +295,6 @@ impl Profil {
         let Output { status, stdout, stderr } = child.wait_with_output().expect("a child of ours");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
-        println!("{stderr}");
         let json = serde_json::from_str(&stdout).unwrap_or(Value::Null);
         Left { status: status.code().unwrap_or(-1), json, stdout, stderr }
     }
