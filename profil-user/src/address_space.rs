@@ -349,11 +349,14 @@ mod tests {
     #[test]
     fn both_ways_to_ask_agree() {
         let space = own();
-        let mappings = space.mappings().expect("own maps");
-        for entry in mappings.iter().filter(|entry| entry.path.as_encoded_bytes() != b"[vsyscall]") {
-            let range = entry.start..entry.end;
-            assert_eq!(space.access(range.clone()).expect("own maps"), access_by_maps(&mappings, &range), "{entry:?}");
-        }
+        let agree = || {
+            let mappings = space.mappings().expect("own maps");
+            let ours = mappings.iter().filter(|entry| entry.path.as_encoded_bytes() != b"[vsyscall]");
+            ours.map(|entry| entry.start..entry.end)
+                .all(|range| space.access(range.clone()).expect("own maps") == access_by_maps(&mappings, &range))
+        };
+        // Other tests of this process map and unmap memory in between the two questions.
+        assert!((0..1000).any(|_| agree()));
     }
 
     #[test]
