@@ -37,8 +37,11 @@ __attribute__((noinline)) void cold(unsigned n) { BODY }
 __attribute__((noinline)) void count_beside(unsigned n)
 {
     volatile unsigned short *bin = &buf[((char *)spacer - (char *)hot) / 2];
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
         ++*bin;
+        /* Else the CPU reads its own last store, and never sees that another one has put an old value there. */
+        __sync_synchronize();
+    }
     neighbours += n;
 }
 

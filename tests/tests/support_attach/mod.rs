@@ -292,7 +292,15 @@ impl Profil {
     /// Waits for its end.
     pub fn wait(mut self) -> Left {
         let child = self.child.take().expect("not waited for");
-        let Output { status, stdout, stderr } = child.wait_with_output().expect("a child of ours");
+        let pid = child.id();
+        // Its pipes are read meanwhile: they do not hold all that it may print.
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(child.wait_with_output()));
+        let output = told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            signal(pid, libc::SIGKILL);
+            panic!("waited in vain until profil has ended");
+        });
+        let Output { status, stdout, stderr } = output.expect("a child of ours");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
         let json = serde_json::from_str(&stdout).unwrap_or(Value::Null);
