@@ -1,9 +1,10 @@
-/* Busy threads, which exist before the word to go on. Arguments: how many, seconds of the clock, "alike" or "unlike". */
+/* Busy threads, which exist before the word to go on. Arguments: how many, seconds of the clock, "alike",
+ * "unlike" (some end early) or "sleepy" (they wait for timers again and again). */
 #include "target.h"
 
 static pthread_barrier_t start;
-static double until_wall;
-static int unlike;
+static double until_wall, length;
+static int unlike, sleepy;
 
 struct worker {
 	pthread_t thread;
@@ -18,11 +19,11 @@ static NOINLINE void *work(void *argument)
 	pthread_barrier_wait(&start);
 	pthread_barrier_wait(&start);
 	double begin = THREAD_SECONDS();
+	double end = until_wall - (unlike ? worker->index % 8 / 8.0 * length : 0);
 	unsigned seed = worker->index + 1;
-	while (WALL_SECONDS() < until_wall) {
-		/* By chance, for work and sleep in step with the ticks would be met too often or too rarely. */
+	while (WALL_SECONDS() < end) {
 		LOOP(rand_r(&seed) % 400000);
-		if (unlike)
+		if (sleepy)
 			usleep(rand_r(&seed) % (worker->index % 8 * 600 + 1));
 	}
 	worker->used = THREAD_SECONDS() - begin;
@@ -34,7 +35,9 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	int count = atoi(argv[1]);
+	length = atof(argv[2]);
 	unlike = strcmp(argv[3], "unlike") == 0;
+	sleepy = strcmp(argv[3], "sleepy") == 0;
 	struct worker *workers = calloc(count, sizeof *workers);
 	pthread_barrier_init(&start, NULL, count + 1);
 	for (int i = 0; i < count; i++) {
@@ -44,7 +47,7 @@ int main(int argc, char **argv)
 	pthread_barrier_wait(&start);
 	await_go();
 	double begin = PROCESS_SECONDS(), begin_wall = WALL_SECONDS();
-	until_wall = begin_wall + atof(argv[2]);
+	until_wall = begin_wall + length;
 	pthread_barrier_wait(&start);
 	for (int i = 0; i < count; i++) {
 		char name[32];
