@@ -8,7 +8,7 @@ pub enum EventKind {
     Fork = 1,
     /// A known process runs another program; `other_image` is the image it had.
     Exec = 2,
-    /// The last thread of a known process has begun to exit.
+    /// The last thread of a known process has begun to exit; `cpu_ns` is its CPU time so far, all threads.
     Exit = 3,
     /// The kernel has freed a known process; `cpu_ns` is its CPU time, all threads.
     Free = 4,
@@ -26,7 +26,7 @@ pub struct Event {
     pub image: u64,
     /// The other image that the event is about, or 0.
     pub other_image: u64,
-    /// CPU time of the process, ns; only for `Free`.
+    /// CPU time of the process, ns; only for `Exit` and `Free`.
     pub cpu_ns: u64,
     /// An [`EventKind`]; a plain number because it comes from another address space.
     pub kind: u32,

@@ -38,7 +38,7 @@ mod tests {
         assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());
         assert_eq!(size_of::<RowKey>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<TickRecord>(), 2 * 8 + 2 * 4);
-        assert_eq!(size_of::<Fields>(), 10 * 4);
+        assert_eq!(size_of::<Fields>(), 12 * 4);
         let settings = 3 * 8 + 6 * 4 + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();
         assert_eq!(size_of::<Settings>(), settings);
     }

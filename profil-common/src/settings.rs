@@ -74,6 +74,8 @@ pub struct Fields {
     pub task_signal: u32,
     /// `task_struct.comm`.
     pub task_comm: u32,
+    /// `task_struct.se.sum_exec_runtime`.
+    pub task_runtime: u32,
     /// `signal_struct.live`.
     pub signal_live: u32,
     /// `signal_struct.sum_sched_runtime`.
@@ -86,6 +88,8 @@ pub struct Fields {
     pub pid_numbers: u32,
     /// `pid_namespace.ns.inum`.
     pub namespace_inum: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 impl Settings {
@@ -107,12 +111,14 @@ impl Settings {
             task_tgid: 0,
             task_signal: 0,
             task_comm: 0,
+            task_runtime: 0,
             signal_live: 0,
             signal_runtime: 0,
             signal_pids: 0,
             pid_level: 0,
             pid_numbers: 0,
             namespace_inum: 0,
+            reserved: 0,
         },
     };
 

@@ -97,18 +97,22 @@ pub fn exit(ctx: RawTracePointContext) -> u32 {
     };
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task() };
-    let live = read::<u64>(task, setting!(fields.task_signal))
-        .and_then(|signal| read::<u32>(signal, setting!(fields.signal_live)));
-    if live != Some(0) {
+    let Some(signal) = read::<u64>(task, setting!(fields.task_signal)) else {
+        return 0;
+    };
+    if read::<u32>(signal, setting!(fields.signal_live)) != Some(0) {
         return 0;
     }
+    // What the threads before it used, and what it used itself.
+    let cpu_ns = read::<u64>(signal, setting!(fields.signal_runtime)).unwrap_or(0)
+        + read::<u64>(task, setting!(fields.task_runtime)).unwrap_or(0);
     // SAFETY: the lookup returned a live value; the last thread is the only one left to change it.
     let process = unsafe {
         let flags = core::ptr::read_volatile(&raw const (*process).flags) | pf::EXITED;
         core::ptr::write_volatile(&raw mut (*process).flags, flags);
         *process
     };
-    announce(EventKind::Exit, tgid, &process, Details { task, ..Details::of_current() });
+    announce(EventKind::Exit, tgid, &process, Details { task, cpu_ns, ..Details::of_current() });
     debug!(&ctx, "process {} exits", tgid);
     0
 }

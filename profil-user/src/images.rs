@@ -44,6 +44,9 @@ pub enum Tracking {
     Descendants,
 }
 
+/// How long an exec may take from the new address space to the new program's first instruction, ns.
+const EXEC_NS: u64 = 10_000_000;
+
 /// Executable mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Code {
@@ -205,7 +208,17 @@ impl Images {
         let Image { pid, born_ns, .. } = self.images.get(&image)?;
         let spaces = self.spaces.get(pid)?;
         // An image that was there before the session has the first space, not one that an exec made since.
-        let space = spaces.iter().rev().find(|space| space.born_ns <= *born_ns).or(spaces.first())?;
+        let index = spaces.iter().rposition(|space| space.born_ns <= *born_ns).unwrap_or(0);
+        let space = spaces.get(index)?;
+        self.place_in(space, pc).or_else(|| {
+            // An image that is first seen while its process execs returns, for an instant more, to the old program.
+            let execs = born_ns.saturating_sub(space.born_ns) < EXEC_NS;
+            let before = index.checked_sub(1).filter(|_| execs).and_then(|index| spaces.get(index))?;
+            self.place_in(before, pc)
+        })
+    }
+
+    fn place_in(&self, space: &Space, pc: u64) -> Option<Place> {
         let (start, code) = space.code.range(..=pc).next_back()?;
         if pc >= code.end {
             return None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use profil_common::{Event, EventKind};
 
-use crate::process::cpu_time;
+use crate::process::{ProcDir, cpu_time};
 
 /// Ticks of `/proc/stat`, per second (`USER_HZ`).
 const USER_HZ: u64 = 100;
@@ -79,6 +79,14 @@ impl TargetTime {
         }
     }
 
+    /// Whether the kernel has yet to report the final CPU time of a process that has ended.
+    pub fn awaits_reports(&mut self) -> bool {
+        match self {
+            TargetTime::Processes(processes) => processes.awaits_reports(),
+            _ => false,
+        }
+    }
+
     /// CPU time since the start; `None` when nothing tells.
     pub fn total(&mut self) -> Option<Duration> {
         match self {
@@ -108,13 +116,43 @@ struct Live {
     start: Duration,
     /// Last reading, should the process be gone when the next one is due.
     last: Duration,
+    /// Whether it has begun to exit: its PID may then belong to somebody else any moment.
+    exiting: bool,
+}
+
+impl Live {
+    /// Takes a reading, if the PID is certain to be its own.
+    fn read(&mut self) -> Reading {
+        if self.exiting && !is_zombie(self.pid) {
+            return Reading::Gone;
+        }
+        match cpu_time::of_process(self.pid) {
+            Ok(now) => {
+                self.last = now.max(self.last);
+                Reading::Taken
+            }
+            Err(_) => Reading::Gone,
+        }
+    }
+}
+
+/// Whether the clock of a process could be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Taken,
+    Gone,
+}
+
+/// Whether a process has ended and waits for its parent: nobody else has its PID then.
+fn is_zombie(pid: u32) -> bool {
+    ProcDir::open(pid).and_then(|directory| directory.stat()).is_ok_and(|stat| stat.has_ended())
 }
 
 impl ProcessTimes {
     /// Adds a running process.
     pub fn add(&mut self, tgid: u32, pid: u32) {
         let start = cpu_time::of_process(pid).unwrap_or_default();
-        self.live.insert(tgid, Live { pid, start, last: start });
+        self.live.insert(tgid, Live { pid, start, last: start, exiting: false });
     }
 
     fn note(&mut self, event: &Event) {
@@ -122,8 +160,14 @@ impl ProcessTimes {
             Some(EventKind::Fork) => {
                 // The PID may have belonged to a target whose end is still to be reported.
                 self.end(event.tgid, None);
-                let live = Live { pid: event.pid, start: Duration::ZERO, last: Duration::ZERO };
-                self.live.insert(event.tgid, live);
+                let (start, last) = (Duration::ZERO, Duration::ZERO);
+                self.live.insert(event.tgid, Live { pid: event.pid, start, last, exiting: false });
+            }
+            Some(EventKind::Exit) => {
+                if let Some(live) = self.live.get_mut(&event.tgid) {
+                    live.exiting = true;
+                    live.last = live.last.max(Duration::from_nanos(event.cpu_ns));
+                }
             }
             Some(EventKind::Free) => self.end(event.tgid, Some(Duration::from_nanos(event.cpu_ns))),
             _ => {}
@@ -138,29 +182,25 @@ impl ProcessTimes {
 
     /// Settles the processes whose clock can be read; the others have ended, and the kernel will report them.
     fn stop(&mut self) {
-        self.total();
         let ProcessTimes { live, ended } = self;
-        live.retain(|_, Live { pid, start, last }| {
-            let runs = cpu_time::of_process(*pid).is_ok();
-            if runs {
-                *ended += last.saturating_sub(*start);
+        live.retain(|_, live| {
+            let taken = live.read() == Reading::Taken;
+            if taken {
+                *ended += live.last.saturating_sub(live.start);
             }
-            !runs
+            !taken
         });
     }
 
-    /// Whether a process has ended and the kernel has yet to report its final CPU time.
-    pub fn awaits_reports(&self) -> bool {
-        self.live.values().any(|live| live.pid != 0 && cpu_time::of_process(live.pid).is_err())
+    fn awaits_reports(&mut self) -> bool {
+        self.live.values_mut().any(|live| live.pid != 0 && live.read() == Reading::Gone)
     }
 
     fn total(&mut self) -> Duration {
         let mut total = self.ended;
-        for Live { pid, start, last } in self.live.values_mut() {
-            if let Ok(now) = cpu_time::of_process(*pid) {
-                *last = now;
-            }
-            total += last.saturating_sub(*start);
+        for live in self.live.values_mut() {
+            live.read();
+            total += live.last.saturating_sub(live.start);
         }
         total
     }

@@ -279,9 +279,7 @@ impl Recorder {
         self.drain_rows()?;
         self.drain_rows()?;
         let patience = Instant::now();
-        while matches!(&self.time, TargetTime::Processes(processes) if processes.awaits_reports())
-            && patience.elapsed() < FREE_REPORTS_WAIT
-        {
+        while self.time.awaits_reports() && patience.elapsed() < FREE_REPORTS_WAIT {
             std::thread::sleep(Duration::from_millis(5));
             self.take_events();
         }

@@ -63,9 +63,9 @@ pub fn misses_line(tally: &Tally) -> Option<String> {
     tally.misses_matter().then(|| {
         format!(
             "profil: {} ({:.1} %) never reached the counting program; likely causes: another BPF program attached \
-             through perf, as bpftrace and bcc attach to tracepoints and kprobes (`bpftool perf list` shows them); a \
-             process that calls bpf(2) on maps all the time; the kernel throttling the clock \
-             (kernel.perf_cpu_time_max_percent)",
+             through perf, as bpftrace and bcc attach to tracepoints and kprobes (`bpftool perf list` shows them); \
+             threads that sleep and wake thousands of times a second, whose switches no tick sees; a process that \
+             calls bpf(2) on maps all the time; the kernel throttling the clock (kernel.perf_cpu_time_max_percent)",
             counted(missed, "tick"),
             share(missed, expected)
         )

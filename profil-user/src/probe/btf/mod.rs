@@ -115,12 +115,14 @@ pub fn fields_of(btf: &Btf) -> Result<Fields, BtfError> {
         task_tgid: task.offset_of("tgid")?,
         task_signal: task.offset_of("signal")?,
         task_comm: task.offset_of("comm")?,
+        task_runtime: task.offset_of("se.sum_exec_runtime")?,
         signal_live: signal.offset_of("live")?,
         signal_runtime: signal.offset_of("sum_sched_runtime")?,
         signal_pids: signal.offset_of("pids")?,
         pid_level: pid.offset_of("level")?,
         pid_numbers: pid.offset_of("numbers")?,
         namespace_inum: namespace.offset_of("ns.inum")?,
+        reserved: 0,
     })
 }
 
