@@ -1,6 +1,7 @@
 //! Loads of known behaviour: this program again, as a child process.
 
 use std::hint::black_box;
+use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,6 +18,22 @@ impl Load {
     pub fn start(kind: &str) -> Result<Load> {
         let child = command(kind)?.stdout(Stdio::null()).spawn().context("cannot start the load")?;
         Ok(Load(child))
+    }
+
+    /// Keeps the load on one CPU, and others off it as far as a priority can.
+    pub fn own_cpu(&self, cpu: u32) -> Result<()> {
+        // SAFETY: a set of CPUs is plain words, of which zeros are a value.
+        let mut cpus = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+        // SAFETY: CPU_SET checks the number against the size of the set.
+        unsafe { libc::CPU_SET(cpu as usize, &mut cpus) };
+        // SAFETY: the set is alive and has the size that is told; the child has not been waited for.
+        let placed = unsafe { libc::sched_setaffinity(self.pid() as i32, size_of_val(&cpus), &raw const cpus) };
+        // SAFETY: plain numbers; as above.
+        let raised = unsafe { libc::setpriority(libc::PRIO_PROCESS, self.pid(), -20) };
+        if placed != 0 || raised != 0 {
+            return Err(io::Error::last_os_error()).context("cannot give the load a CPU of its own");
+        }
+        Ok(())
     }
 
     /// Its PID.
@@ -40,7 +57,7 @@ pub fn command(kind: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Is the load.
+/// Is the load. That of fixed work prints its CPU time, s.
 pub fn run(kind: &str) -> Result<()> {
     match kind {
         "burn" => loop {
@@ -51,10 +68,23 @@ pub fn run(kind: &str) -> Result<()> {
         },
         "work" => {
             black_box(spin(WORK));
+            println!("{}", cpu_seconds(libc::RUSAGE_SELF));
             Ok(())
         }
         _ => bail!("no load `{kind}`"),
     }
+}
+
+/// CPU time of this process, or of all its children that were waited for, s.
+pub fn cpu_seconds(whose: i32) -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage fills the structure, which is plain numbers, so that even zeros are a value of it.
+    let usage = unsafe {
+        libc::getrusage(whose, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// A loop that the compiler keeps.

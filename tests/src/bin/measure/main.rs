@@ -7,6 +7,7 @@
 mod footprint;
 mod load;
 mod statistics;
+mod stats;
 mod target_cost;
 mod tick_cost;
 
@@ -19,14 +20,12 @@ use anyhow::{Context, Result};
 pub struct Effort {
     /// Turns of each measurement.
     pub turns: usize,
-    /// Length of a turn, ms.
-    pub turn_ms: u64,
     /// Length of the long recordings, s.
     pub long_s: u64,
 }
 
-const FULL: Effort = Effort { turns: 15, turn_ms: 500, long_s: 60 };
-const QUICK: Effort = Effort { turns: 5, turn_ms: 200, long_s: 5 };
+const FULL: Effort = Effort { turns: 15, long_s: 60 };
+const QUICK: Effort = Effort { turns: 5, long_s: 5 };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

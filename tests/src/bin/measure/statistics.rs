@@ -11,8 +11,17 @@ pub struct Figure {
     pub unit: &'static str,
     /// Readings, one for each turn.
     pub readings: Vec<f64>,
-    /// What the median must not exceed.
-    pub limit: Option<f64>,
+    /// What is demanded of it.
+    pub limit: Option<Limit>,
+}
+
+/// A demand on a figure.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// The median is not above this.
+    AtMost(f64),
+    /// The 95 % interval of the median contains 0.
+    NoDifference,
 }
 
 impl Figure {
@@ -26,12 +35,15 @@ impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figure { what, unit, readings, limit } = self;
         let (low, high) = (quantile(readings, 0.1), quantile(readings, 0.9));
-        let verdict = match limit {
-            Some(limit) if self.median() > *limit => "over",
-            Some(_) => "ok",
-            None => "",
+        let (limit, is_ok) = match limit {
+            Some(Limit::AtMost(limit)) => (format!("{limit} {unit}"), Some(self.median() <= *limit)),
+            Some(Limit::NoDifference) => {
+                let (low, high) = median_interval(readings);
+                (format!("0 in {low:.2} .. {high:.2} {unit}"), Some(low <= 0.0 && high >= 0.0))
+            }
+            None => (String::new(), None),
         };
-        let limit = limit.map(|limit| format!("{limit} {unit}")).unwrap_or_default();
+        let verdict = is_ok.map(|is_ok| if is_ok { "ok" } else { "over" }).unwrap_or_default();
         write!(f, "| {what} | {:.2} {unit} | {low:.2} .. {high:.2} | {limit} | {verdict} |", self.median())
     }
 }
@@ -45,7 +57,7 @@ pub fn quantile(readings: &[f64], share: f64) -> f64 {
 }
 
 /// 95 % interval of the median of paired differences, by the order of the readings (sign test).
-pub fn median_interval(readings: &[f64]) -> (f64, f64) {
+fn median_interval(readings: &[f64]) -> (f64, f64) {
     let n = readings.len() as f64;
     let reach = 0.98 * n.sqrt();
     (quantile(readings, ((n / 2.0 - reach) / n).max(0.0)), quantile(readings, ((n / 2.0 + reach) / n).min(1.0)))

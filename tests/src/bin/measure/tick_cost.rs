@@ -1,50 +1,53 @@
 //! Nanoseconds of a tick in the kernel, over an empty program in the same turns.
+//!
+//! On one CPU, which the load has nearly to itself: ticks of other processes take another way through the program.
 
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use profil_common::{Convention, RangeTable, Region, Request, Settings, process_flags, settings_flags};
+use anyhow::{Context, Result, ensure};
+use profil_common::{Convention, Counters, RangeTable, Region, Request, Settings, process_flags, settings_flags};
 use profil_user::bins::Bins;
 use profil_user::clock::Clock;
+use profil_user::probe::Features;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
 use profil_user::session::{self, Session, SessionConfig};
 
 use crate::Effort;
 use crate::load::Load;
-use crate::statistics::Figure;
+use crate::statistics::{Figure, Limit};
+use crate::stats::{Account, Stats};
 
-/// Period of the clock, ns: 9,997 Hz.
-const PERIOD_NS: u64 = 100_030;
+/// Length of a turn. Turns are short and many, so that what disturbs a few does not move the median.
+const TURN: Duration = Duration::from_millis(100);
 
-/// Makes the kernel count the time of programs, and puts the setting back.
-struct Stats(String);
+/// Turns for each turn of the other measurements, which are longer.
+const TURNS: usize = 5;
 
-const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+/// A rate of the clock, and whether the limits are meant for it.
+#[derive(Clone, Copy)]
+struct Pace {
+    hz: u64,
+    limited: bool,
+}
 
-impl Stats {
-    fn enable() -> Result<Stats> {
-        let before = fs::read_to_string(STATS)?;
-        fs::write(STATS, "1").context("cannot enable kernel.bpf_stats_enabled")?;
-        Ok(Stats(before))
+/// At the rate of a recording, other work has the caches in between: that shows what a tick costs in use, while ten
+/// times as many show what the program costs.
+const PACES: [Pace; 2] = [Pace { hz: 9997, limited: true }, Pace { hz: 997, limited: false }];
+
+impl Pace {
+    fn period_ns(self) -> u64 {
+        1_000_000_000 / self.hz
     }
 }
 
-impl Drop for Stats {
-    fn drop(&mut self) {
-        // Nothing is left to do when it cannot be put back.
-        let _ = fs::write(STATS, self.0.trim());
-    }
-}
-
-/// A program under test with its clock.
+/// A program under test.
 struct Subject {
     what: &'static str,
-    limit: Option<f64>,
+    limit: f64,
     program: OwnedFd,
-    /// Keeps the maps and hooks.
-    _session: Option<Session>,
+    /// Keeps the maps and hooks; none for the empty program.
+    session: Option<Session>,
     _bins: Option<Bins>,
     readings: Vec<f64>,
 }
@@ -52,68 +55,87 @@ struct Subject {
 /// Measures an empty program, and ticks of processes that are not wanted, dense, and sparse.
 pub fn measure(effort: Effort) -> Result<Vec<Figure>> {
     let _stats = Stats::enable()?;
+    let cpu = *session::online_cpus()?.last().context("no CPU is online")?;
     let load = Load::start("burn")?;
-    let mut subjects = [empty()?, unprofiled()?, dense(load.pid())?, sparse(load.pid())?];
-    for _ in 0..effort.turns {
-        for subject in &mut subjects {
-            let reading = turn(subject.program.as_fd(), effort)?;
-            subject.readings.push(reading);
-        }
-    }
-    let [empty, rest @ ..] = subjects;
-    let mut figures = vec![figure(empty.what, empty.readings.clone(), None)];
-    for subject in rest {
-        let over = subject.readings.iter().zip(&empty.readings).map(|(reading, empty)| reading - empty).collect();
-        figures.push(figure(subject.what, over, subject.limit));
+    load.own_cpu(cpu)?;
+    let mut figures = Vec::new();
+    for pace in PACES {
+        figures.extend(at_pace(pace, cpu, &load, effort)?);
     }
     Ok(figures)
 }
 
-fn figure(what: &str, readings: Vec<f64>, limit: Option<f64>) -> Figure {
-    Figure { what: what.to_owned(), unit: "ns", readings, limit }
-}
-
-/// Runs a program on every CPU's clock for a turn; nanoseconds for each run of it.
-fn turn(program: BorrowedFd<'_>, effort: Effort) -> Result<f64> {
-    let clock = Clock::on_cpus(program, &session::online_cpus()?, PERIOD_NS)?;
-    let before = Counts::of(program)?;
-    clock.start()?;
-    std::thread::sleep(Duration::from_millis(effort.turn_ms));
-    clock.stop()?;
-    let after = Counts::of(program)?;
-    Ok((after.time_ns - before.time_ns) as f64 / (after.runs - before.runs).max(1) as f64)
-}
-
-/// What the kernel counted of a program.
-struct Counts {
-    time_ns: u64,
-    runs: u64,
-}
-
-impl Counts {
-    fn of(program: BorrowedFd<'_>) -> Result<Counts> {
-        let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd()))?;
-        let field = |name: &str| -> Result<u64> {
-            let value = text.lines().find_map(|line| line.strip_prefix(name));
-            Ok(value.with_context(|| format!("no {name} in the kernel's account"))?.trim().parse()?)
-        };
-        Ok(Counts { time_ns: field("run_time_ns:")?, runs: field("run_cnt:")? })
+fn at_pace(pace: Pace, cpu: u32, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
+    let mut empty = empty()?;
+    let mut unprofiled = unprofiled(pace)?;
+    let mut wanted = [dense(pace, load.pid())?, sparse(pace, load.pid())?];
+    for _ in 0..effort.turns * TURNS {
+        let nothing = turn(&empty, pace, cpu)?.mean_ns();
+        let passed_over = turn(&unprofiled, pace, cpu)?.mean_ns();
+        empty.readings.push(nothing);
+        unprofiled.readings.push(passed_over - nothing);
+        for subject in &mut wanted {
+            let turn = turn(subject, pace, cpu)?;
+            ensure!(turn.counters.ticks > 0, "no tick on the load in a turn of {}", subject.what);
+            // The few ticks of other processes cost what those of the session without a target do.
+            let own_ns = turn.time_ns - turn.counters.elsewhere as f64 * passed_over;
+            subject.readings.push(own_ns / turn.counters.ticks as f64 - nothing);
+        }
     }
+    let figure = |subject: Subject, over: &str, limit| Figure {
+        what: format!("tick at {} Hz: {}{over}", pace.hz, subject.what),
+        unit: "ns",
+        readings: subject.readings,
+        limit,
+    };
+    let mut figures = vec![figure(empty, "", None)];
+    figures.extend([unprofiled].into_iter().chain(wanted).map(|subject| {
+        let limit = pace.limited.then_some(Limit::AtMost(subject.limit));
+        figure(subject, ", over empty", limit)
+    }));
+    Ok(figures)
+}
+
+/// What one turn came to.
+struct Turn {
+    time_ns: f64,
+    runs: u64,
+    counters: Counters,
+}
+
+impl Turn {
+    fn mean_ns(&self) -> f64 {
+        self.time_ns / self.runs as f64
+    }
+}
+
+/// Runs a program on the clock of one CPU for a turn.
+fn turn(subject: &Subject, pace: Pace, cpu: u32) -> Result<Turn> {
+    let counters = || subject.session.as_ref().map(Session::counters).unwrap_or_default();
+    let clock = Clock::on_cpus(subject.program.as_fd(), &[cpu], pace.period_ns())?;
+    let (before, counted) = (Account::of(subject.program.as_fd())?, counters());
+    clock.start()?;
+    std::thread::sleep(TURN);
+    clock.stop()?;
+    let after = Account::of(subject.program.as_fd())?;
+    let runs = after.runs - before.runs;
+    ensure!(runs > 0, "the clock of CPU {cpu} did not run {}", subject.what);
+    Ok(Turn { time_ns: (after.time_ns - before.time_ns) as f64, runs, counters: counters().since(&counted) })
 }
 
 fn empty() -> Result<Subject> {
     let program = [Instruction::set(0, 0), Instruction::exit()];
     let program = bpf::load_program(ProgramKind::PerfEvent, &program, 0).map_err(|failure| failure.error)?;
-    Ok(Subject { what: "tick: empty program", limit: None, program, _session: None, _bins: None, readings: Vec::new() })
+    Ok(Subject { what: "empty program", limit: 0.0, program, session: None, _bins: None, readings: Vec::new() })
 }
 
-fn unprofiled() -> Result<Subject> {
-    subject("tick: process not profiled, over empty", 25.0, 0, |_| Ok(None))
+fn unprofiled(pace: Pace) -> Result<Subject> {
+    subject("process not profiled", 25.0, pace, settings_flags::STRAYS, |_| Ok(None))
 }
 
-fn dense(pid: u32) -> Result<Subject> {
-    subject("tick: dense bin, over empty", 45.0, 0, |session| {
-        // The whole of the lower half of the address space in bins of 2^31 bytes: every pc is in one.
+fn dense(pace: Pace, pid: u32) -> Result<Subject> {
+    subject("dense bin", 45.0, pace, 0, |session| {
+        // The whole of the lower half of the address space: every pc is in a bin.
         let request = Request { offset: 0, scale: 1, bufsiz: 8 << 20, width: 2 };
         let region = Region { pre_shift: 30, ..Region::new(Convention::Glibc, request)?.context("a region")? };
         let bins = Bins::new(region.nbins)?;
@@ -123,8 +145,8 @@ fn dense(pid: u32) -> Result<Subject> {
     })
 }
 
-fn sparse(pid: u32) -> Result<Subject> {
-    subject("tick: sparse row, over empty", 60.0, settings_flags::STRAYS, |session| {
+fn sparse(pace: Pace, pid: u32) -> Result<Subject> {
+    subject("sparse row", 60.0, pace, settings_flags::STRAYS, |session| {
         session.make_known(pid, process_flags::SELECTED, 0)?;
         Ok(None)
     })
@@ -133,12 +155,16 @@ fn sparse(pid: u32) -> Result<Subject> {
 fn subject(
     what: &'static str,
     limit: f64,
-    flags: u32,
+    pace: Pace,
+    mut flags: u32,
     prepare: impl FnOnce(&mut Session) -> Result<Option<Bins>>,
 ) -> Result<Subject> {
-    let settings = Settings { period_ns: PERIOD_NS, clock_ns: PERIOD_NS, flags, ..Settings::NONE };
+    if Features::of_this_kernel().has_task_pt_regs {
+        flags |= settings_flags::HAS_TASK_PT_REGS;
+    }
+    let settings = Settings { period_ns: pace.period_ns(), clock_ns: pace.period_ns(), flags, ..Settings::NONE };
     let mut session = Session::load(&SessionConfig::new(settings))?;
     let bins = prepare(&mut session)?;
     let program = session.program()?.try_clone_to_owned()?;
-    Ok(Subject { what, limit: Some(limit), program, _session: Some(session), _bins: bins, readings: Vec::new() })
+    Ok(Subject { what, limit, program, session: Some(session), _bins: bins, readings: Vec::new() })
 }
