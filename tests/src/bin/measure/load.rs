@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use profil_user::session;
 
 /// Iterations of the load of fixed work: about two seconds.
 const WORK: u64 = 1_500_000_000;
@@ -40,8 +41,26 @@ pub fn command(kind: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// The CPU that loads stay on: the last one, which the system uses least.
+pub fn cpu() -> Result<u32> {
+    session::online_cpus()?.last().copied().context("no CPU is online")
+}
+
+/// Keeps this thread on [`cpu`].
+fn stay() -> Result<()> {
+    // SAFETY: an all-zero set is an empty one, and the set is a live local of the size that is stated.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu()? as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    ensure!(done == 0, "cannot stay on a CPU: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
 /// Is the load.
 pub fn run(kind: &str) -> Result<()> {
+    stay()?;
     match kind {
         "burn" => loop {
             black_box(spin(1 << 20));

@@ -9,10 +9,10 @@ use profil_common::{Convention, RangeTable, Region, Request, Settings, process_f
 use profil_user::bins::Bins;
 use profil_user::clock::Clock;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
-use profil_user::session::{self, Session, SessionConfig};
+use profil_user::session::{Session, SessionConfig};
 
 use crate::Effort;
-use crate::load::Load;
+use crate::load::{self, Load};
 use crate::statistics::Figure;
 
 /// Period of the clock, ns: 9,997 Hz.
@@ -73,9 +73,9 @@ fn figure(what: &str, readings: Vec<f64>, limit: Option<f64>) -> Figure {
     Figure { what: what.to_owned(), unit: "ns", readings, limit }
 }
 
-/// Runs a program on every CPU's clock for a turn; nanoseconds for each run of it.
+/// Runs a program on the clock of the load's CPU for a turn; nanoseconds for each run of it.
 fn turn(program: BorrowedFd<'_>, effort: Effort) -> Result<f64> {
-    let clock = Clock::on_cpus(program, &session::online_cpus()?, PERIOD_NS)?;
+    let clock = Clock::on_cpus(program, &[load::cpu()?], PERIOD_NS)?;
     let before = Counts::of(program)?;
     clock.start()?;
     std::thread::sleep(Duration::from_millis(effort.turn_ms));
