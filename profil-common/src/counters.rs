@@ -39,7 +39,7 @@ impl Outcome {
     }
 }
 
-/// One CPU's counters, written by the tick on that CPU only and read through a memory map.
+/// One CPU's counters, written by the tick on that CPU only, but for the epoch, and read through a memory map.
 ///
 /// Two identities hold at every quiescent point, and are checked at every flush:
 /// `fired = elsewhere + between + ticks`, and `ticks` = the sum of the six outcomes.
@@ -63,8 +63,10 @@ pub struct Counters {
     pub unfollowed: u64,
     /// Events that the ring had no room for.
     pub unannounced: u64,
+    /// Which half of the sparse table this CPU's ticks go to, by its lowest bit; written by the loader only.
+    pub epoch: u64,
     /// Keeps each CPU's counters on cache lines of their own.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 
 impl Counters {
@@ -91,7 +93,18 @@ impl Counters {
     }
 
     fn zip(&mut self, other: &Counters, op: fn(u64, u64) -> u64) {
-        let Counters { fired, elsewhere, between, ticks, outcomes, rows, unfollowed, unannounced, reserved: _ } = other;
+        let Counters {
+            fired,
+            elsewhere,
+            between,
+            ticks,
+            outcomes,
+            rows,
+            unfollowed,
+            unannounced,
+            epoch: _,
+            reserved: _,
+        } = other;
         self.fired = op(self.fired, *fired);
         self.elsewhere = op(self.elsewhere, *elsewhere);
         self.between = op(self.between, *between);

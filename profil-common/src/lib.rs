@@ -22,6 +22,7 @@
 
 pub mod limits;
 
+mod chunk;
 mod convention;
 mod counters;
 mod event;
@@ -32,6 +33,7 @@ mod region;
 mod row;
 mod settings;
 
+pub use chunk::BinChunk;
 pub use convention::{Convention, ConventionError, Errno, Request};
 pub use counters::{Counters, Outcome};
 pub use event::{Event, EventKind};

@@ -18,11 +18,8 @@ pub const SIEVE_ELEMENTS: u32 = 4096;
 /// Bytes of the ring that carries fork, exec and exit events, unless the loader resizes it.
 pub const EVENT_RING_BYTES: u32 = 1 << 20;
 
-/// Bins covered by one element of the dirty map that follows the bins of a process.
-pub const BINS_PER_CHUNK: u32 = 2048;
-
-/// Two 32-bit bins share one 8-byte element: BPF arrays round their elements up to 8 bytes.
-pub const BINS_PER_WORD: u32 = 2;
+/// Bins of one element of a process's array: a power of two, whose remainder the verifier can bound.
+pub const BINS_PER_CHUNK: u32 = 256;
 
 /// Largest number of bins of one process: 4 Mi, 16 MiB of kernel memory.
 pub const MAX_BINS: u32 = 4 << 20;

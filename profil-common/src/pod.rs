@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn shared_types_have_no_padding() {
-        assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 3 * 8 + 3 * 8);
+        assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 4 * 8 + 2 * 8);
         assert_eq!(size_of::<Event>(), 4 * 8 + 4 * 4 + COMM_BYTES);
         assert_eq!(size_of::<Process>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<Region>(), 8 + 4 * 4 + 8);

@@ -7,7 +7,7 @@ use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
 use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, EVENT_RING_BYTES, MAX_SLOTS, SIEVE_ELEMENTS};
-use profil_common::{Counters, Event, Process, RangeTable, RowKey, TickRecord};
+use profil_common::{BinChunk, Counters, Event, Process, RangeTable, RowKey, TickRecord};
 
 /// The flags of every array of bins, the template's included: they must be equal.
 pub const BINS_FLAGS: usize = (BPF_F_INNER_MAP | BPF_F_MMAPABLE) as usize;
@@ -15,10 +15,6 @@ pub const BINS_FLAGS: usize = (BPF_F_INNER_MAP | BPF_F_MMAPABLE) as usize;
 /// Counters of each CPU, indexed by CPU number; the loader sizes it.
 #[btf_map]
 pub static COUNTERS: Array<Counters, 1024, { BPF_F_MMAPABLE as usize }> = Array::new();
-
-/// Element 0: which half of the sparse table the ticks go to, 0 or 1.
-#[btf_map]
-pub static EPOCH: Array<u64, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// Known processes, by tgid.
 #[btf_map]
@@ -37,10 +33,9 @@ pub static THREADS: HashMap<u32, u32, 65536, { BPF_F_NO_PREALLOC as usize }> = H
 #[btf_map]
 pub static RANGES: Array<RangeTable, { MAX_SLOTS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// Dense bins, by slot: two 32-bit bins in an element, then one element for each chunk of bins, set when the chunk
-/// was counted into.
+/// Dense bins, by slot, in chunks.
 #[btf_map]
-pub static BINS: ArrayOfMaps<Array<u64, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
+pub static BINS: ArrayOfMaps<Array<BinChunk, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
 
 /// Sparse rows, first half.
 #[btf_map]

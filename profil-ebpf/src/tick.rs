@@ -8,8 +8,9 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_current_uid_gid, bpf_ktime_get_ns};
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
-use profil_common::limits::{BINS_PER_CHUNK, BINS_PER_WORD};
-use profil_common::{Counters, EventKind, Outcome, Process, RowKey, TickRecord, process_flags, row_flags, sieve_index};
+use profil_common::{
+    BinChunk, Counters, EventKind, Outcome, Process, RowKey, TickRecord, process_flags, row_flags, sieve_index,
+};
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
 use crate::settings::{has, setting};
@@ -291,17 +292,15 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
     let Some(bin) = table.bin_of(pc) else {
         return false;
     };
-    let Some(word) = maps::BINS.get_value_ptr_mut(slot, &(bin / BINS_PER_WORD)) else {
+    let (chunk, place) = BinChunk::place(bin);
+    let Some(chunk) = maps::BINS.get_value_ptr_mut(slot, &chunk) else {
         return false;
     };
-    // SAFETY: an element is 8 bytes, two bins of 4.
-    unsafe { atomic::add_u32(word.cast::<u32>().add((bin % BINS_PER_WORD) as usize), 1) };
-    let chunks = table.nbins.div_ceil(BINS_PER_CHUNK);
-    let dirty = chunks * (BINS_PER_CHUNK / BINS_PER_WORD) + bin / BINS_PER_CHUNK;
-    if let Some(dirty) = maps::BINS.get_value_ptr_mut(slot, &dirty) {
+    // SAFETY: the chunk is a live element, the place is below its number of bins, and both words are aligned.
+    unsafe {
+        atomic::add_u32((&raw mut (*chunk).bins).cast::<u32>().add(place as usize), 1);
         // Set after the count: a drain that clears it first can then read too early, but never too late.
-        // SAFETY: an aligned word of the same array; only 1 is ever stored here.
-        unsafe { core::ptr::write_volatile(dirty, 1) };
+        core::ptr::write_volatile(&raw mut (*chunk).dirty, 1);
     }
     true
 }
@@ -309,11 +308,8 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
 /// Adds one to a row of the half of the sparse table that is being filled.
 #[inline(always)]
 fn add_to_row(counters: *mut Counters, key: &RowKey) -> Outcome {
-    let epoch = match maps::EPOCH.get_ptr(0) {
-        // SAFETY: an aligned word that the loader writes.
-        Some(epoch) => unsafe { core::ptr::read_volatile(epoch) },
-        None => 0,
-    };
+    // SAFETY: this CPU's own element; an aligned word that the loader writes.
+    let epoch = unsafe { core::ptr::read_volatile(&raw const (*counters).epoch) };
     if epoch & 1 == 0 { add_to_half(&maps::ROWS_0, counters, key) } else { add_to_half(&maps::ROWS_1, counters, key) }
 }
 

@@ -11,14 +11,19 @@ use std::sync::atomic::{Ordering, fence};
 
 use aya::maps::{MapData, MapError};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY;
-use profil_common::limits::{BINS_PER_CHUNK, BINS_PER_WORD};
+use profil_common::BinChunk;
+use profil_common::limits::BINS_PER_CHUNK;
 
 use crate::map_memory::MapMemory;
 
 /// `BPF_F_INNER_MAP | BPF_F_MMAPABLE`: the flags of the template in the eBPF object, which must be equal.
 const FLAGS: u32 = 1 << 12 | 1 << 10;
 
-const WORDS_PER_CHUNK: usize = (BINS_PER_CHUNK / BINS_PER_WORD) as usize;
+/// Words of the memory map that a chunk takes.
+const CHUNK_WORDS: usize = size_of::<BinChunk>() / size_of::<u64>();
+
+/// Word of a chunk that has its mark.
+const DIRTY_WORD: usize = std::mem::offset_of!(BinChunk, dirty) / size_of::<u64>();
 
 /// Bins that cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +76,9 @@ impl Bins {
     /// 5.10 (inner arrays of differing sizes).
     pub fn new(nbins: u32) -> Result<Bins, BinsError> {
         let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1) as usize;
-        let words = chunks * WORDS_PER_CHUNK + chunks;
-        let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, 8, words as u32, FLAGS);
+        let words = chunks * CHUNK_WORDS;
+        let chunk_bytes = size_of::<BinChunk>() as u32;
+        let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, chunk_bytes, chunks as u32, FLAGS);
         let map =
             MapData::create(definition, "profil_bins", None).map_err(|source| BinsError::Create { nbins, source })?;
         let memory = MapMemory::new(map.fd().as_fd(), words).map_err(|source| BinsError::Map { nbins, source })?;
@@ -85,10 +91,9 @@ impl Bins {
 
     /// Ticks counted since the last drain, as runs in ascending order. The counters in the kernel are left alone.
     pub fn drain(&mut self) -> Vec<Run> {
-        let chunks = self.chunks();
         let mut runs = Vec::new();
-        for chunk in 0..chunks {
-            let dirty = chunks * WORDS_PER_CHUNK + chunk;
+        for chunk in 0..self.chunks() {
+            let dirty = chunk * CHUNK_WORDS + DIRTY_WORD;
             if self.memory.load(dirty) != 0 {
                 self.memory.store(dirty, 0);
                 // Cleared before the bins are read: a tick that comes in between sets it again. Without the fence a
@@ -111,7 +116,7 @@ impl Bins {
     }
 
     fn chunks(&self) -> usize {
-        self.memory.words().len() / (WORDS_PER_CHUNK + 1)
+        self.memory.words().len() / CHUNK_WORDS
     }
 
     fn drain_chunk(&mut self, chunk: usize, runs: &mut Vec<Run>) {
@@ -120,8 +125,10 @@ impl Bins {
         let seen = self.seen.entry(chunk).or_insert_with(|| vec![0; BINS_PER_CHUNK as usize].into());
         for (index, seen) in seen.iter_mut().enumerate().take(bins) {
             let bin = (first_bin + index) as u32;
-            let word = self.memory.load(bin as usize / BINS_PER_WORD as usize);
-            let count = (word >> (32 * (bin % BINS_PER_WORD))) as u32;
+            // Two bins of 32 bits share a word of 64.
+            let word = self.memory.load(chunk * CHUNK_WORDS + index / 2).to_ne_bytes();
+            let [a, b, c, d, e, f, g, h] = word;
+            let count = u32::from_ne_bytes(if index % 2 == 0 { [a, b, c, d] } else { [e, f, g, h] });
             let added = count.wrapping_sub(*seen);
             if added == 0 {
                 continue;

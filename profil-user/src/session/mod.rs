@@ -68,7 +68,8 @@ pub struct Session {
     ebpf: Ebpf,
     counters: MapMemory,
     cpus: usize,
-    epoch: MapMemory,
+    /// Which half of the sparse table the ticks fill, by its lowest bit.
+    epoch: u64,
     sieve: MapMemory,
     processes: HashMap<MapData, u32, Process>,
     threads: HashMap<MapData, u32, u32>,
@@ -122,12 +123,11 @@ impl Session {
             HookLog::On => EbpfLogger::init(&mut ebpf).ok(),
         };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
-        let epoch = take_memory(&mut ebpf, "EPOCH", 1)?;
         let sieve = take_memory(&mut ebpf, "SIEVE", SIEVE_ELEMENTS as usize)?;
         Ok(Session {
             counters,
             cpus,
-            epoch,
+            epoch: 0,
             sieve,
             processes: take_typed(&mut ebpf, "PROCESSES")?,
             threads: take_typed(&mut ebpf, "THREADS")?,
@@ -177,7 +177,8 @@ impl Session {
             rows: at(10),
             unfollowed: at(11),
             unannounced: at(12),
-            reserved: [0; 3],
+            epoch: at(13),
+            reserved: [0; 2],
         }
     }
 
@@ -233,10 +234,14 @@ impl Session {
     /// # Errors
     /// [`SessionError::Read`]; rows handed out before the failure are gone from the table.
     pub fn drain_rows(&mut self, row: impl FnMut(RowKey, u64)) -> Result<(), SessionError> {
-        let epoch = self.epoch.load(0);
-        self.epoch.store(0, epoch + 1);
+        let full = (self.epoch & 1) as usize;
+        self.epoch += 1;
+        let words = size_of::<Counters>() / size_of::<u64>();
+        for cpu in 0..self.cpus {
+            self.counters.store(cpu * words + std::mem::offset_of!(Counters, epoch) / size_of::<u64>(), self.epoch);
+        }
         self.wait_for_ticks()?;
-        self.halves[(epoch & 1) as usize].take(row).map_err(|source| SessionError::Read { name: "ROWS", source })
+        self.halves[full].take(row).map_err(|source| SessionError::Read { name: "ROWS", source })
     }
 
     /// Returns when every tick that was under way at the call has ended: an RCU grace period.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use profil_user::session;
 
 /// Iterations of the load of fixed work: about two seconds.
 const WORK: u64 = 1_500_000_000;
@@ -18,22 +19,6 @@ impl Load {
     pub fn start(kind: &str) -> Result<Load> {
         let child = command(kind)?.stdout(Stdio::null()).spawn().context("cannot start the load")?;
         Ok(Load(child))
-    }
-
-    /// Keeps the load on one CPU, and others off it as far as a priority can.
-    pub fn own_cpu(&self, cpu: u32) -> Result<()> {
-        // SAFETY: a set of CPUs is plain words, of which zeros are a value.
-        let mut cpus = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-        // SAFETY: CPU_SET checks the number against the size of the set.
-        unsafe { libc::CPU_SET(cpu as usize, &mut cpus) };
-        // SAFETY: the set is alive and has the size that is told; the child has not been waited for.
-        let placed = unsafe { libc::sched_setaffinity(self.pid() as i32, size_of_val(&cpus), &raw const cpus) };
-        // SAFETY: plain numbers; as above.
-        let raised = unsafe { libc::setpriority(libc::PRIO_PROCESS, self.pid(), -20) };
-        if placed != 0 || raised != 0 {
-            return Err(io::Error::last_os_error()).context("cannot give the load a CPU of its own");
-        }
-        Ok(())
     }
 
     /// Its PID.
@@ -57,8 +42,30 @@ pub fn command(kind: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// The CPU that loads stay on: the last one, which the system uses least.
+pub fn cpu() -> Result<u32> {
+    session::online_cpus()?.last().copied().context("no CPU is online")
+}
+
+/// Keeps this process on [`cpu`], and others off it as far as a priority can.
+fn take_cpu() -> Result<()> {
+    // SAFETY: a set of CPUs is plain words, of which zeros are a value.
+    let mut cpus = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
+    // SAFETY: CPU_SET checks the number against the size of the set.
+    unsafe { libc::CPU_SET(cpu()? as usize, &mut cpus) };
+    // SAFETY: the set is alive and has the size that is told.
+    let placed = unsafe { libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus) };
+    // SAFETY: plain numbers.
+    let raised = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    if placed != 0 || raised != 0 {
+        return Err(io::Error::last_os_error()).context("cannot give the load a CPU of its own");
+    }
+    Ok(())
+}
+
 /// Is the load. That of fixed work prints its CPU time, s.
 pub fn run(kind: &str) -> Result<()> {
+    take_cpu()?;
     match kind {
         "burn" => loop {
             black_box(spin(1 << 20));

@@ -11,10 +11,10 @@ use profil_user::bins::Bins;
 use profil_user::clock::Clock;
 use profil_user::probe::Features;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
-use profil_user::session::{self, Session, SessionConfig};
+use profil_user::session::{Session, SessionConfig};
 
 use crate::Effort;
-use crate::load::Load;
+use crate::load::{self, Load};
 use crate::statistics::{Figure, Limit};
 use crate::stats::{Account, Stats};
 
@@ -55,27 +55,25 @@ struct Subject {
 /// Measures an empty program, and ticks of processes that are not wanted, dense, and sparse.
 pub fn measure(effort: Effort) -> Result<Vec<Figure>> {
     let _stats = Stats::enable()?;
-    let cpu = *session::online_cpus()?.last().context("no CPU is online")?;
     let load = Load::start("burn")?;
-    load.own_cpu(cpu)?;
     let mut figures = Vec::new();
     for pace in PACES {
-        figures.extend(at_pace(pace, cpu, &load, effort)?);
+        figures.extend(at_pace(pace, &load, effort)?);
     }
     Ok(figures)
 }
 
-fn at_pace(pace: Pace, cpu: u32, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
+fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     let mut empty = empty()?;
     let mut unprofiled = unprofiled(pace)?;
     let mut wanted = [dense(pace, load.pid())?, sparse(pace, load.pid())?];
     for _ in 0..effort.turns * TURNS {
-        let nothing = turn(&empty, pace, cpu)?.mean_ns();
-        let passed_over = turn(&unprofiled, pace, cpu)?.mean_ns();
+        let nothing = turn(&empty, pace)?.mean_ns();
+        let passed_over = turn(&unprofiled, pace)?.mean_ns();
         empty.readings.push(nothing);
         unprofiled.readings.push(passed_over - nothing);
         for subject in &mut wanted {
-            let turn = turn(subject, pace, cpu)?;
+            let turn = turn(subject, pace)?;
             ensure!(turn.counters.ticks > 0, "no tick on the load in a turn of {}", subject.what);
             // The few ticks of other processes cost what those of the session without a target do.
             let own_ns = turn.time_ns - turn.counters.elsewhere as f64 * passed_over;
@@ -109,9 +107,10 @@ impl Turn {
     }
 }
 
-/// Runs a program on the clock of one CPU for a turn.
-fn turn(subject: &Subject, pace: Pace, cpu: u32) -> Result<Turn> {
+/// Runs a program on the clock of the load's CPU for a turn.
+fn turn(subject: &Subject, pace: Pace) -> Result<Turn> {
     let counters = || subject.session.as_ref().map(Session::counters).unwrap_or_default();
+    let cpu = load::cpu()?;
     let clock = Clock::on_cpus(subject.program.as_fd(), &[cpu], pace.period_ns())?;
     let (before, counted) = (Account::of(subject.program.as_fd())?, counters());
     clock.start()?;
