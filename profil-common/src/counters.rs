@@ -57,7 +57,7 @@ pub struct Counters {
     pub ticks: u64,
     /// Ticks by outcome, indexed by [`Outcome`].
     pub outcomes: [u64; 6],
-    /// Rows added to the sparse table; tells the loader when to drain.
+    /// Rows added to the sparse table, behind those in front; tells the loader when to drain.
     pub rows: u64,
     /// Children of known processes that the table of processes had no room for: their ticks are `elsewhere`.
     pub unfollowed: u64,

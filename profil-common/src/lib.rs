@@ -39,5 +39,5 @@ pub use counters::{Counters, Outcome};
 pub use event::{Event, EventKind};
 pub use process::{Process, process_flags, sieve_index};
 pub use region::{Range, RangeTable, Region};
-pub use row::{RowKey, TickRecord, row_flags};
+pub use row::{FrontRow, RowKey, TickRecord, row_flags};
 pub use settings::{FILTER_CPUS, Fields, Settings, settings_flags};

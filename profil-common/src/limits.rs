@@ -9,6 +9,9 @@ pub const MAX_SLOTS: u32 = 1024;
 /// Rows of one half of the sparse table, unless the loader resizes it.
 pub const DEFAULT_ROWS: u32 = 65_536;
 
+/// Rows that each CPU keeps to itself, in each half of the sparse table: a power of two.
+pub const FRONT_ROWS: u32 = 512;
+
 /// Processes (thread groups) that can be known to the tick at the same time, unless the loader resizes the table.
 pub const DEFAULT_PROCESSES: u32 = 32_768;
 

@@ -26,7 +26,7 @@ mod tests {
 
     use super::*;
     use crate::limits::{COMM_BYTES, MAX_RANGES};
-    use crate::{FILTER_CPUS, Fields, Range, Region};
+    use crate::{FILTER_CPUS, Fields, FrontRow, Range, Region};
 
     #[test]
     fn shared_types_have_no_padding() {
@@ -37,6 +37,7 @@ mod tests {
         assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
         assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());
         assert_eq!(size_of::<RowKey>(), 2 * 8 + 2 * 4);
+        assert_eq!(size_of::<FrontRow>(), 8 + size_of::<RowKey>());
         assert_eq!(size_of::<TickRecord>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<Fields>(), 12 * 4);
         let settings = 3 * 8 + 6 * 4 + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();

@@ -1,3 +1,5 @@
+use crate::limits::FRONT_ROWS;
+
 /// Bits of [`RowKey::flags`].
 pub mod row_flags {
     /// The tick was taken in the kernel.
@@ -20,6 +22,34 @@ pub struct RowKey {
     pub flags: u32,
 }
 
+/// A row that one CPU keeps to itself, at the [`FrontRow::place`] of its key: found without hashing all of the key, and
+/// counted without locking out other CPUs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrontRow {
+    /// Ticks; 0 while the place is vacant.
+    pub count: u64,
+    /// The key; unspecified while the place is vacant.
+    pub key: RowKey,
+}
+
+impl FrontRow {
+    /// Place of a key among the [`FRONT_ROWS`] of a CPU.
+    #[inline(always)]
+    pub const fn place(key: &RowKey) -> u32 {
+        // Fibonacci hashing: the multiplier is 2^64 divided by the golden ratio, and the top bits are the best mixed.
+        // Images differ in their high bits, threads and modes in few: each is brought to other bits than the pc's.
+        let mixed = key.pc ^ key.image.rotate_left(32) ^ ((key.tid as u64) << 24) ^ ((key.flags as u64) << 56);
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - FRONT_ROWS.ilog2())) as u32
+    }
+
+    /// Index of a CPU's first front row in a half of the table: halves of a CPU are neighbours.
+    #[inline(always)]
+    pub const fn first_of(cpu: u32, half: u32) -> u32 {
+        (2 * cpu + half) * FRONT_ROWS
+    }
+}
+
 /// One tick of a recording: what the oracle of the bin formula is run over.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,4 +62,34 @@ pub struct TickRecord {
     pub tid: u32,
     /// The [`Outcome`](crate::Outcome) that the tick had.
     pub outcome: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_and_cpus_have_rows_of_their_own() {
+        let firsts = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(cpu, half)| FrontRow::first_of(cpu, half));
+        assert_eq!(firsts, [0, 1, 2, 3].map(|block| block * FRONT_ROWS));
+    }
+
+    #[test]
+    fn keys_that_differ_in_one_field_spread_over_all_rows() {
+        let images = |index: u64| RowKey { image: (1_000_000_007 + index) << 10, pc: 0x40_1000, ..RowKey::default() };
+        let launched = |index: u64| RowKey { image: 1 + index, pc: 0x40_1000, ..RowKey::default() };
+        let instructions = |index: u64| RowKey { image: 1, pc: 0x40_1000 + 3 * index, ..RowKey::default() };
+        let pages = |index: u64| RowKey { image: 1, pc: 0x7f00_0000_0000 + 4096 * index, ..RowKey::default() };
+        let threads = |index: u64| RowKey { image: 1, pc: 0x40_1000, tid: 7000 + index as u32, flags: 1 };
+        let families: [&dyn Fn(u64) -> RowKey; 5] = [&images, &launched, &instructions, &pages, &threads];
+        for (family, key) in families.iter().enumerate() {
+            let mut taken = [false; FRONT_ROWS as usize];
+            for index in 0..u64::from(FRONT_ROWS) {
+                taken[FrontRow::place(&key(index)) as usize] = true;
+            }
+            // By chance alone, 1 - 1/e of the rows are hit.
+            let hit = taken.iter().filter(|taken| **taken).count();
+            assert!(hit > FRONT_ROWS as usize / 2, "family {family}: {hit} of {FRONT_ROWS} rows");
+        }
+    }
 }

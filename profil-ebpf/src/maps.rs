@@ -6,8 +6,8 @@
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
-use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, EVENT_RING_BYTES, MAX_SLOTS, SIEVE_ELEMENTS};
-use profil_common::{BinChunk, Counters, Event, Process, RangeTable, RowKey, TickRecord};
+use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, EVENT_RING_BYTES, FRONT_ROWS, MAX_SLOTS, SIEVE_ELEMENTS};
+use profil_common::{BinChunk, Counters, Event, FrontRow, Process, RangeTable, RowKey, TickRecord};
 
 /// The flags of every array of bins, the template's included: they must be equal.
 pub const BINS_FLAGS: usize = (BPF_F_INNER_MAP | BPF_F_MMAPABLE) as usize;
@@ -37,11 +37,15 @@ pub static RANGES: Array<RangeTable, { MAX_SLOTS as usize }, { BPF_F_MMAPABLE as
 #[btf_map]
 pub static BINS: ArrayOfMaps<Array<BinChunk, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
 
-/// Sparse rows, first half.
+/// Sparse rows that each CPU keeps to itself, both halves; the loader sizes it. See [`FrontRow::first_of`].
+#[btf_map]
+pub static FRONT: Array<FrontRow, { 2 * FRONT_ROWS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Sparse rows that found their place in front taken, first half.
 #[btf_map]
 pub static ROWS_0: HashMap<RowKey, u64, { DEFAULT_ROWS as usize }> = HashMap::new();
 
-/// Sparse rows, second half.
+/// Sparse rows that found their place in front taken, second half.
 #[btf_map]
 pub static ROWS_1: HashMap<RowKey, u64, { DEFAULT_ROWS as usize }> = HashMap::new();
 

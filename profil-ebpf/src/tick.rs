@@ -9,7 +9,8 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use profil_common::{
-    BinChunk, Counters, EventKind, Outcome, Process, RowKey, TickRecord, process_flags, row_flags, sieve_index,
+    BinChunk, Counters, EventKind, FrontRow, Outcome, Process, RowKey, TickRecord, process_flags, row_flags,
+    sieve_index,
 };
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
@@ -62,7 +63,7 @@ fn run(ctx: &PerfEventContext) {
     }
     // SAFETY: see above.
     unsafe { (*counters).ticks += 1 };
-    let outcome = count(ctx, counters, process, tid);
+    let outcome = count(ctx, counters, process, cpu, tid);
     // The index is written out so that it is a constant in each arm: the verifier sees no variable offset.
     // SAFETY: see above.
     unsafe {
@@ -208,7 +209,7 @@ fn is_due(process: *mut Process) -> bool {
 
 /// Counts a tick of a wanted thread.
 #[inline(always)]
-fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process, tid: u32) -> Outcome {
+fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process, cpu: u32, tid: u32) -> Outcome {
     // SAFETY: ctx.ctx is the context that the kernel passed.
     let in_user = unsafe { arch::is_user(ctx.ctx) };
     let mut mode = 0;
@@ -249,7 +250,7 @@ fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process,
         Outcome::Binned
     } else if has(sf::STRAYS) {
         let tid = if has(sf::PER_THREAD) { tid } else { 0 };
-        add_to_row(counters, &RowKey { image, pc, tid, flags: mode })
+        add_to_row(counters, cpu, &RowKey { image, pc, tid, flags: mode })
     } else {
         Outcome::Outside
     };
@@ -307,10 +308,33 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
 
 /// Adds one to a row of the half of the sparse table that is being filled.
 #[inline(always)]
-fn add_to_row(counters: *mut Counters, key: &RowKey) -> Outcome {
+fn add_to_row(counters: *mut Counters, cpu: u32, key: &RowKey) -> Outcome {
     // SAFETY: this CPU's own element; an aligned word that the loader writes.
     let epoch = unsafe { core::ptr::read_volatile(&raw const (*counters).epoch) };
+    if add_to_front(FrontRow::first_of(cpu, epoch as u32 & 1), key) {
+        return Outcome::Stray;
+    }
     if epoch & 1 == 0 { add_to_half(&maps::ROWS_0, counters, key) } else { add_to_half(&maps::ROWS_1, counters, key) }
+}
+
+/// Adds one to the row in this CPU's front rows, which begin at `first`; false when another row has its place.
+#[inline(always)]
+fn add_to_front(first: u32, key: &RowKey) -> bool {
+    let Some(row) = maps::FRONT.get_ptr_mut(first + FrontRow::place(key)) else {
+        return false;
+    };
+    // SAFETY: a live element that is this CPU's own, as its counters are; the loader empties it only while the other half
+    // is being filled, a grace period after the flip.
+    unsafe {
+        let count = (*row).count;
+        if count == 0 {
+            (*row).key = *key;
+        } else if (*row).key != *key {
+            return false;
+        }
+        (*row).count = count + 1;
+    }
+    true
 }
 
 #[inline(always)]

@@ -3,12 +3,18 @@
 //! An add through a value pointer is lost when its row is deleted between lookup and add (8,052 of 8.5 million,
 //! measured). So ticks go to one half; to drain, the halves are swapped, ticks under way are waited for, and the
 //! half that no tick uses any more is read and emptied.
+//!
+//! A half is a hash table, and rows of each CPU in front of it: most ticks fall on few pcs, and find their row there.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::Ordering;
 
 use aya::maps::MapData;
-use profil_common::RowKey;
+use profil_common::limits::FRONT_ROWS;
+use profil_common::{FrontRow, RowKey};
+
+use crate::map_memory::MapMemory;
 
 /// Rows that one batch system call reads at most. The CPU that runs it counts no ticks meanwhile: small batches keep
 /// that short.
@@ -31,7 +37,48 @@ struct BatchAttr {
     flags: u64,
 }
 
-/// One half of the table.
+/// Words of a front row: the count, then the image, the pc, and tid with flags.
+const FRONT_WORDS: usize = size_of::<FrontRow>() / size_of::<u64>();
+
+/// The rows that CPUs keep to themselves, of both halves.
+pub(crate) struct Front {
+    memory: MapMemory,
+}
+
+impl Front {
+    /// Rows in front of the table, with as many CPUs.
+    pub(crate) const fn rows(cpus: usize) -> u32 {
+        FrontRow::first_of(cpus as u32, 0)
+    }
+
+    /// Words of their array.
+    pub(crate) const fn words(cpus: usize) -> usize {
+        Front::rows(cpus) as usize * FRONT_WORDS
+    }
+
+    pub(crate) fn new(memory: MapMemory) -> Front {
+        Front { memory }
+    }
+
+    /// Takes all rows of a half out, and hands each with its count to `row`.
+    ///
+    /// No tick may be adding to this half.
+    pub(crate) fn take(&self, half: usize, mut row: impl FnMut(RowKey, u64)) {
+        // Each CPU has its first half, then its second.
+        for own in self.memory.words().chunks_exact(FRONT_ROWS as usize * FRONT_WORDS).skip(half).step_by(2) {
+            for words in own.chunks_exact(FRONT_WORDS) {
+                let [count, image, pc, tid_and_flags] = std::array::from_fn(|word| words[word].load(Ordering::Acquire));
+                if count == 0 {
+                    continue;
+                }
+                words[0].store(0, Ordering::Release);
+                row(RowKey { image, pc, tid: tid_and_flags as u32, flags: (tid_and_flags >> 32) as u32 }, count);
+            }
+        }
+    }
+}
+
+/// One half of the table behind the front rows.
 pub(crate) struct Half {
     map: MapData,
 }
@@ -99,5 +146,39 @@ fn take_batch(map: BorrowedFd<'_>, from: Option<u32>, keys: &mut [RowKey], count
         Some(libc::ENOENT) => Ok(Batch { taken: attr.count as usize, next: None }),
         Some(libc::EINTR) => Ok(Batch { taken: 0, next: from }),
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn rows_in_front_are_taken_once_and_from_one_half_only() {
+        let cpus = 2;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len((Front::words(cpus) * size_of::<u64>()) as u64).unwrap();
+        let front = Front::new(MapMemory::new(file.as_fd(), Front::words(cpus)).unwrap());
+        let put = |cpu: u32, half: u32, key: RowKey, count: u64| {
+            let row = FrontRow::first_of(cpu, half) + FrontRow::place(&key);
+            let words = [count, key.image, key.pc, u64::from(key.tid) | u64::from(key.flags) << 32];
+            for (word, value) in words.into_iter().enumerate() {
+                front.memory.store(row as usize * FRONT_WORDS + word, value);
+            }
+        };
+        let key = RowKey { image: 5, pc: 0x40_1234, tid: 77, flags: 1 };
+        put(0, 0, key, 3);
+        put(1, 0, key, 4);
+        put(1, 1, key, 10);
+        let taken = |half| {
+            let mut rows = Vec::new();
+            front.take(half, |key, count| rows.push((key, count)));
+            rows
+        };
+        assert_eq!(taken(0), [(key, 3), (key, 4)]);
+        assert_eq!(taken(0), []);
+        assert_eq!(taken(1), [(key, 10)]);
     }
 }

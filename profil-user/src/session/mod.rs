@@ -20,7 +20,7 @@ use crate::map_memory::MapMemory;
 use crate::probe::Features;
 use crate::probe::btf;
 use crate::process::namespace;
-use crate::rows::Half;
+use crate::rows::{Front, Half};
 use error::refused;
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
@@ -76,6 +76,7 @@ pub struct Session {
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
     halves: [Half; 2],
+    front: Front,
     events: RingBuf<MapData>,
     recording: RingBuf<MapData>,
     next_image: u64,
@@ -103,6 +104,7 @@ impl Session {
             .override_global("SETTINGS", &settings, true)
             .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
+            .map_max_entries("FRONT", Front::rows(cpus))
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
             .map_max_entries("PROCESSES", *processes)
@@ -124,6 +126,7 @@ impl Session {
         };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
         let sieve = take_memory(&mut ebpf, "SIEVE", SIEVE_ELEMENTS as usize)?;
+        let front = take_memory(&mut ebpf, "FRONT", Front::words(cpus))?;
         Ok(Session {
             counters,
             cpus,
@@ -134,6 +137,7 @@ impl Session {
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
+            front: Front::new(front),
             events: take_typed(&mut ebpf, "EVENTS")?,
             recording: take_typed(&mut ebpf, "RECORDING")?,
             next_image: 1,
@@ -227,13 +231,14 @@ impl Session {
         self.bins.set(slot, bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
     }
 
-    /// Drains the sparse table: each row that was counted into since the last drain, with its count.
+    /// Drains the sparse table: the rows that were counted into since the last drain, each with its count. A row comes
+    /// once from each CPU that keeps it in front, and once from the rest of the table.
     ///
     /// Ticks go on meanwhile, into the other half.
     ///
     /// # Errors
     /// [`SessionError::Read`]; rows handed out before the failure are gone from the table.
-    pub fn drain_rows(&mut self, row: impl FnMut(RowKey, u64)) -> Result<(), SessionError> {
+    pub fn drain_rows(&mut self, mut row: impl FnMut(RowKey, u64)) -> Result<(), SessionError> {
         let full = (self.epoch & 1) as usize;
         self.epoch += 1;
         let words = size_of::<Counters>() / size_of::<u64>();
@@ -241,6 +246,7 @@ impl Session {
             self.counters.store(cpu * words + std::mem::offset_of!(Counters, epoch) / size_of::<u64>(), self.epoch);
         }
         self.wait_for_ticks()?;
+        self.front.take(full, &mut row);
         self.halves[full].take(row).map_err(|source| SessionError::Read { name: "ROWS", source })
     }
 
