@@ -37,7 +37,7 @@ pub use chunk::BinChunk;
 pub use convention::{Convention, ConventionError, Errno, Request};
 pub use counters::{Counters, Outcome};
 pub use event::{Event, EventKind};
-pub use process::{Process, process_flags, sieve_index};
+pub use process::{Process, Seat, process_flags, seat_index};
 pub use region::{Range, RangeTable, Region};
 pub use row::{FrontRow, RowKey, TickRecord, row_flags};
 pub use settings::{FILTER_CPUS, Fields, Settings, settings_flags};

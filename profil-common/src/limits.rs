@@ -15,8 +15,8 @@ pub const FRONT_ROWS: u32 = 512;
 /// Processes (thread groups) that can be known to the tick at the same time, unless the loader resizes the table.
 pub const DEFAULT_PROCESSES: u32 = 32_768;
 
-/// Elements of the sieve that spares the tick a look into the table of processes: a power of two.
-pub const SIEVE_ELEMENTS: u32 = 4096;
+/// Seats of processes that the tick finds without hashing: a power of two.
+pub const SEATS: u32 = 4096;
 
 /// Bytes of the ring that carries fork, exec and exit events, unless the loader resizes it.
 pub const EVENT_RING_BYTES: u32 = 1 << 20;

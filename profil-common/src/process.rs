@@ -12,12 +12,6 @@ pub mod process_flags {
     pub const FROM_EXEC: u32 = 1 << 4;
 }
 
-/// Element of the sieve for a process: 0 there means that no known process has such a tgid.
-#[inline(always)]
-pub const fn sieve_index(tgid: u32) -> u32 {
-    tgid & (crate::limits::SIEVE_ELEMENTS - 1)
-}
-
 /// What the tick knows about a process (thread group), keyed by its tgid in the initial PID namespace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,4 +25,29 @@ pub struct Process {
     pub flags: u32,
     /// Slot of the dense bins; valid with [`process_flags::DENSE`].
     pub slot: u32,
+}
+
+/// A place for one process, at the [`seat_index`] of its tgid.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// The process that sits here, or [`Seat::NEVER_TAKEN`] or [`Seat::FREE`].
+    pub owner: u32,
+    /// Always 0.
+    pub reserved: u32,
+    /// What the tick knows about it; valid while it has an owner.
+    pub process: Process,
+}
+
+impl Seat {
+    /// Nobody ever sat here: no known process has such a tgid, which is certain without a look into the table.
+    pub const NEVER_TAKEN: u32 = 0;
+    /// Whoever sat here is gone; others may have found it taken, and be in the table.
+    pub const FREE: u32 = u32::MAX;
+}
+
+/// The seat of a process.
+#[inline(always)]
+pub const fn seat_index(tgid: u32) -> u32 {
+    tgid & (crate::limits::SEATS - 1)
 }

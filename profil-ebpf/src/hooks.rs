@@ -4,17 +4,16 @@
 //! All four are raw tracepoints: a perf-attached tracepoint program would blind the tick while it runs.
 
 use aya_ebpf::EbpfContext;
-use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_get_smp_processor_id, bpf_probe_read_kernel};
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use aya_log_ebpf::debug;
 use profil_common::limits::COMM_BYTES;
-use profil_common::{Counters, Event, EventKind, Process, process_flags as pf, sieve_index};
+use profil_common::{Counters, Event, EventKind, Process, process_flags as pf};
 
 use crate::settings::setting;
-use crate::{atomic, maps, tick};
+use crate::{atomic, maps, processes, tick};
 
 /// A new process or thread: the child of a known process that is followed is known before it first runs.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
@@ -27,7 +26,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
     if tgid == parent_tgid {
         return 0;
     }
-    let parent = maps::PROCESSES.get_ptr(parent_tgid);
+    let parent = processes::find(parent_tgid);
     // SAFETY: the lookup returned a live value, and each field is read as one aligned word.
     let parent = parent.map(|parent| unsafe { *parent });
     match parent {
@@ -35,14 +34,10 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
             let flags = parent.flags & (pf::SELECTED | pf::FOLLOW | pf::FROM_EXEC);
             let process = Process { image: new_image(cpu()), flags, ..Process::default() };
             let comm = read::<[u8; COMM_BYTES]>(child, setting!(fields.task_comm)).unwrap_or_default();
-            if maps::PROCESSES.insert(tgid, process, BPF_ANY.into()).is_err() {
+            if processes::enter(tgid, &process).is_err() {
                 add_to_counter(|counters| &raw mut counters.unfollowed);
                 debug!(&ctx, "the table of processes is full: process {} is not counted", tgid);
                 return 0;
-            }
-            if let Some(element) = maps::SIEVE.get_ptr_mut(sieve_index(tgid)) {
-                // SAFETY: an aligned word in which only 1 is ever stored.
-                unsafe { core::ptr::write_volatile(element, 1) };
             }
             announce(
                 EventKind::Fork,
@@ -53,11 +48,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
             debug!(&ctx, "process {} is a child of {}", tgid, parent_tgid);
         }
         // The PID is used again by a process that nobody asked for: forget the one that had it.
-        _ => {
-            if maps::PROCESSES.get_ptr(tgid).is_some() {
-                let _gone = maps::PROCESSES.remove(tgid);
-            }
-        }
+        _ => processes::forget(tgid),
     }
     0
 }
@@ -66,7 +57,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn exec(ctx: RawTracePointContext) -> u32 {
     let tgid = ctx.tgid();
-    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+    let Some(process) = processes::find(tgid) else {
         return 0;
     };
     let image = new_image(cpu());
@@ -92,7 +83,7 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(ctx: RawTracePointContext) -> u32 {
     let tgid = ctx.tgid();
-    let Some(process) = maps::PROCESSES.get_ptr_mut(tgid) else {
+    let Some(process) = processes::find(tgid) else {
         return 0;
     };
     // SAFETY: a helper without arguments.
@@ -129,7 +120,7 @@ pub fn free(ctx: RawTracePointContext) -> u32 {
     if tid != tgid {
         return 0;
     }
-    let Some(process) = maps::PROCESSES.get_ptr(tgid) else {
+    let Some(process) = processes::find(tgid) else {
         return 0;
     };
     // SAFETY: the lookup returned a live value; a copy of aligned words.
@@ -142,7 +133,7 @@ pub fn free(ctx: RawTracePointContext) -> u32 {
             .unwrap_or(0);
         let comm = read::<[u8; COMM_BYTES]>(task, setting!(fields.task_comm)).unwrap_or_default();
         announce(EventKind::Free, tgid, &process, Details { other_image: 0, task, comm, cpu_ns });
-        let _gone = maps::PROCESSES.remove(tgid);
+        processes::forget(tgid);
     }
     0
 }

@@ -13,6 +13,7 @@ mod arch;
 mod atomic;
 mod hooks;
 mod maps;
+mod processes;
 mod settings;
 mod tick;
 

@@ -6,8 +6,8 @@
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
-use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, EVENT_RING_BYTES, FRONT_ROWS, MAX_SLOTS, SIEVE_ELEMENTS};
-use profil_common::{BinChunk, Counters, Event, FrontRow, Process, RangeTable, RowKey, TickRecord};
+use profil_common::limits::{self, DEFAULT_PROCESSES, DEFAULT_ROWS, EVENT_RING_BYTES, FRONT_ROWS, MAX_SLOTS};
+use profil_common::{BinChunk, Counters, Event, FrontRow, Process, RangeTable, RowKey, Seat, TickRecord};
 
 /// The flags of every array of bins, the template's included: they must be equal.
 pub const BINS_FLAGS: usize = (BPF_F_INNER_MAP | BPF_F_MMAPABLE) as usize;
@@ -16,14 +16,14 @@ pub const BINS_FLAGS: usize = (BPF_F_INNER_MAP | BPF_F_MMAPABLE) as usize;
 #[btf_map]
 pub static COUNTERS: Array<Counters, 1024, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// Known processes, by tgid.
+/// Known processes that have no seat, by tgid.
 #[btf_map]
 pub static PROCESSES: HashMap<u32, Process, { DEFAULT_PROCESSES as usize }> = HashMap::new();
 
-/// Set for each known process, at [`sieve_index`](profil_common::sieve_index), and never cleared: most ticks fall on
-/// processes that nobody asked for, and are done with after this look, which touches one cache line and hashes nothing.
+/// Known processes that have a seat of their own. Most ticks fall on processes that nobody asked for, and are done
+/// with after a look at an empty seat: one cache line, and nothing to hash.
 #[btf_map]
-pub static SIEVE: Array<u64, { SIEVE_ELEMENTS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();
+pub static SEATS: Array<Seat, { limits::SEATS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// Wanted threads, by tid.
 #[btf_map]

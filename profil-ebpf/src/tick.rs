@@ -10,12 +10,11 @@ use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use profil_common::{
     BinChunk, Counters, EventKind, FrontRow, Outcome, Process, RowKey, TickRecord, process_flags, row_flags,
-    sieve_index,
 };
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
 use crate::settings::{has, setting};
-use crate::{arch, atomic, hooks, maps};
+use crate::{arch, atomic, hooks, maps, processes};
 
 /// What an insertion returns when the key is there already.
 const EEXIST: i32 = -17;
@@ -108,10 +107,7 @@ fn wanted(cpu: u32, tgid: u32, tid: u32) -> Wanted {
             return Wanted::Not;
         }
     }
-    if !has(sf::ALL_PROCESSES) && !may_be_known(tgid) {
-        return Wanted::Not;
-    }
-    let process = match maps::PROCESSES.get_ptr_mut(tgid) {
+    let process = match processes::find(tgid) {
         Some(process) => process,
         None if has(sf::ALL_PROCESSES) => {
             if !passes_filters(tid) {
@@ -128,16 +124,6 @@ fn wanted(cpu: u32, tgid: u32, tid: u32) -> Wanted {
     let flags = unsafe { core::ptr::read_volatile(&raw const (*process).flags) };
     let selected = flags & process_flags::SELECTED != 0 && passes_filters(tid);
     if selected { Wanted::Process(process) } else { Wanted::Not }
-}
-
-/// Whether a process may be in the table; false is certain.
-#[inline(always)]
-fn may_be_known(tgid: u32) -> bool {
-    match maps::SIEVE.get_ptr(sieve_index(tgid)) {
-        // SAFETY: an aligned word, written before the process first ticks.
-        Some(element) => unsafe { core::ptr::read_volatile(element) != 0 },
-        None => true,
-    }
 }
 
 /// Whether the current thread passes the filters of this load.

@@ -12,8 +12,10 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, Pod};
 use aya_log::EbpfLogger;
-use profil_common::limits::{DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS, SIEVE_ELEMENTS};
-use profil_common::{Counters, Event, Process, RangeTable, RowKey, Settings, TickRecord, settings_flags, sieve_index};
+use profil_common::limits::{self, DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
+use profil_common::{
+    Counters, Event, Process, RangeTable, RowKey, Seat, Settings, TickRecord, seat_index, settings_flags,
+};
 
 use crate::bins::Bins;
 use crate::map_memory::MapMemory;
@@ -28,6 +30,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 
 /// The program that the clock runs.
 const TICK: &str = "tick";
+
+/// Words of a seat: owner, image, CPU time, and flags with slot.
+const SEAT_WORDS: usize = size_of::<Seat>() / size_of::<u64>();
 
 /// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
 const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
@@ -70,7 +75,7 @@ pub struct Session {
     cpus: usize,
     /// Which half of the sparse table the ticks fill, by its lowest bit.
     epoch: u64,
-    sieve: MapMemory,
+    seats: MapMemory,
     processes: HashMap<MapData, u32, Process>,
     threads: HashMap<MapData, u32, u32>,
     ranges: Array<MapData, RangeTable>,
@@ -125,13 +130,13 @@ impl Session {
             HookLog::On => EbpfLogger::init(&mut ebpf).ok(),
         };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
-        let sieve = take_memory(&mut ebpf, "SIEVE", SIEVE_ELEMENTS as usize)?;
         let front = take_memory(&mut ebpf, "FRONT", Front::words(cpus))?;
+        let seats = take_memory(&mut ebpf, "SEATS", limits::SEATS as usize * SEAT_WORDS)?;
         Ok(Session {
             counters,
             cpus,
             epoch: 0,
-            sieve,
+            seats,
             processes: take_typed(&mut ebpf, "PROCESSES")?,
             threads: take_typed(&mut ebpf, "THREADS")?,
             ranges: take_typed(&mut ebpf, "RANGES")?,
@@ -195,21 +200,20 @@ impl Session {
     pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
         let image = self.next_image;
         self.next_image += 1;
+        let seat = seat_index(tgid) as usize * SEAT_WORDS;
+        // The owner is the first half of the first word.
+        let owner = self.seats.load(seat) as u32;
+        if [Seat::NEVER_TAKEN, Seat::FREE, tgid].contains(&owner) {
+            self.seats.store(seat + 1, image);
+            self.seats.store(seat + 2, 0);
+            self.seats.store(seat + 3, u64::from(flags) | u64::from(slot) << 32);
+            // The owner last: a tick that finds it finds the rest.
+            self.seats.store(seat, tgid.into());
+            return Ok(image);
+        }
         let process = Process { image, clocked_ns: 0, flags, slot };
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
-        self.sieve.store(sieve_index(tgid) as usize, 1);
         Ok(image)
-    }
-
-    /// What the ticks know of a process now; `None` when they do not know it.
-    pub fn process(&self, tgid: u32) -> Option<Process> {
-        self.processes.get(&tgid, 0).ok()
-    }
-
-    /// Makes the ticks forget a process. A tick under way may still count; see [`Session::wait_for_ticks`].
-    pub fn forget(&mut self, tgid: u32) {
-        // ENOENT is as good as done.
-        let _gone = self.processes.remove(&tgid);
     }
 
     /// Adds a thread to those that `FILTER_TID` lets pass.
