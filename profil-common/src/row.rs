@@ -37,10 +37,13 @@ impl FrontRow {
     /// Place of a key among the [`FRONT_ROWS`] of a CPU.
     #[inline(always)]
     pub const fn place(key: &RowKey) -> u32 {
-        // Fibonacci hashing: the multiplier is 2^64 divided by the golden ratio, and the top bits are the best mixed.
-        // Images differ in their high bits, threads and modes in few: each is brought to other bits than the pc's.
-        let mixed = key.pc ^ key.image.rotate_left(32) ^ ((key.tid as u64) << 24) ^ ((key.flags as u64) << 56);
-        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - FRONT_ROWS.ilog2())) as u32
+        // 2^64 divided by the golden ratio. A product mixes upwards only: its high half is folded onto the low one and
+        // multiplied again, since pages or threads that follow each other would share few rows otherwise.
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let fields = key.pc ^ key.image.rotate_left(32) ^ ((key.tid as u64) << 24) ^ ((key.flags as u64) << 56);
+        let mixed = fields.wrapping_mul(MULTIPLIER);
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(MULTIPLIER);
+        (mixed >> (64 - FRONT_ROWS.ilog2())) as u32
     }
 
     /// Index of a CPU's first front row in a half of the table: halves of a CPU are neighbours.
