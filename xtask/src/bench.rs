@@ -49,9 +49,11 @@ pub fn run(workspace: &Workspace, effort: Effort) -> Result<()> {
 
 fn text(table: &str) -> String {
     format!(
-        "# Benchmarks\n\nWritten by `cargo xtask bench`. Measured in turns, in one run: medians, and between which values \
-         eight of ten readings lie. Ticks are timed by the kernel (`kernel.bpf_stats_enabled`), whose own clock is part of \
-         every figure; what is said to be over something is the difference in the same turn.\n\n{}\n{table}",
+        "# Benchmarks\n\nWritten by `cargo xtask bench`. All is measured in turns, in one run, so that other work on the machine \
+         falls on everything alike. A row is the median of its readings and the range in which eight of ten lie; what is \
+         \"over\" something is the difference in the same turn. Ticks are timed by the kernel (`BPF_ENABLE_STATS`), whose own \
+         clock is part of the empty program's time, on one CPU that the target has nearly to itself. At 997 Hz other work \
+         has had the caches between two ticks, so the limits are for 9,997 Hz.\n\n{}\n{table}",
         machine()
     )
 }

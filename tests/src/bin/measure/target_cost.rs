@@ -1,5 +1,6 @@
 //! CPU time of a target of fixed work: alone, under an empty program, and under profil.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -11,8 +12,6 @@ use crate::Effort;
 use crate::load;
 use crate::statistics::{Figure, Limit};
 
-use std::os::fd::AsFd;
-
 /// Period of the clock, ns: 997 Hz.
 const PERIOD_NS: u64 = 1_003_009;
 
@@ -20,18 +19,15 @@ const PERIOD_NS: u64 = 1_003_009;
 pub fn measure(profil: &str, effort: Effort) -> Result<Vec<Figure>> {
     let program = [Instruction::set(0, 0), Instruction::exit()];
     let program = bpf::load_program(ProgramKind::PerfEvent, &program, 0).map_err(|failure| failure.error)?;
-    let (mut alone, mut empty, mut profiled) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..effort.turns {
-        alone.push(work(&mut load::command("work")?)?);
-        let clock = Clock::on_cpus(program.as_fd(), &session::online_cpus()?, PERIOD_NS)?;
-        clock.start()?;
-        empty.push(work(&mut load::command("work")?)?);
-        clock.stop()?;
-        let load = load::command("work")?;
-        let mut command = Command::new(profil);
-        command.args(["-q", "-o", "/dev/null", "--"]).arg(load.get_program()).args(load.get_args());
-        profiled.push(work(&mut command)?);
+    let mut readings = [Vec::new(), Vec::new(), Vec::new()];
+    for turn in 0..effort.turns {
+        // Each comes first, second and third equally often: what a run leaves behind falls on all alike.
+        for place in 0..3 {
+            let surroundings = [Surroundings::Alone, Surroundings::Empty, Surroundings::Profil][(turn + place) % 3];
+            readings[surroundings as usize].push(surroundings.work(profil, program.as_fd())?);
+        }
     }
+    let [alone, empty, profiled] = readings;
     let percent = |of: &[f64], over: &[f64]| -> Vec<f64> {
         of.iter().zip(over).map(|(of, over)| (of - over) * 100.0 / over).collect()
     };
@@ -46,6 +42,34 @@ pub fn measure(profil: &str, effort: Effort) -> Result<Vec<Figure>> {
             Some(Limit::NoDifference),
         ),
     ])
+}
+
+/// What runs beside the target.
+#[derive(Clone, Copy)]
+enum Surroundings {
+    Alone,
+    Empty,
+    Profil,
+}
+
+impl Surroundings {
+    /// CPU time of the load of fixed work in these surroundings, s.
+    fn work(self, profil: &str, empty: BorrowedFd<'_>) -> Result<f64> {
+        let mut load = load::command("work")?;
+        match self {
+            Surroundings::Alone => work(&mut load),
+            Surroundings::Empty => {
+                let clock = Clock::on_cpus(empty, &session::online_cpus()?, PERIOD_NS)?;
+                clock.start()?;
+                work(&mut load)
+            }
+            Surroundings::Profil => {
+                let mut command = Command::new(profil);
+                command.args(["-q", "-o", "/dev/null", "--"]).arg(load.get_program()).args(load.get_args());
+                work(&mut command)
+            }
+        }
+    }
 }
 
 /// CPU time of the load of fixed work, as it says itself: what profil uses beside it is not the target's.
