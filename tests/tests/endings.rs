@@ -123,6 +123,22 @@ fn a_target_that_is_killed_leaves_a_file_with_names() {
     assert!(report.share("burn") > 0.95, "{report:?}");
 }
 
+/// Check that the first signal does not abort a profil that is writing already, because its targets have ended.
+#[test]
+fn a_signal_that_comes_while_the_file_is_written_loses_nothing() {
+    let scratch = Scratch::new();
+    for round in 0..20 {
+        let mut target = Running::start(scratch.build("ends"), &["0.05", "exit", "0"]);
+        let recording = Profil::record(&scratch, &["-F", "1999", "-p", &target.pid().to_string()]).start();
+        target.go();
+        target.finish();
+        std::thread::sleep(std::time::Duration::from_millis(round * 7 % 60));
+        let recorded = recording.stop();
+        assert_eq!(recorded.code(), 0, "{recorded:?}");
+        assert!(recorded.report(By::Function).ticks > 0, "{recorded:?}");
+    }
+}
+
 #[test]
 fn no_ticks_are_an_error_of_an_attach_and_a_warning_of_a_launch() {
     let scratch = Scratch::new();

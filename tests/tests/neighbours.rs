@@ -20,18 +20,38 @@ fn counts(scratch: &Scratch, what: &str) -> (f64, f64) {
     (alone, per_second(&recorded.truth()))
 }
 
+/// Checks that what a target counts alone and what it counts with us agree within 2 %.
+///
+/// The kernel looks at CPU timers once in its own tick, so other work on the machine makes either count too small: one
+/// of three pairs must agree, which none does where we are what disturbs.
+fn undisturbed(mut pair: impl FnMut() -> (f64, f64)) {
+    let mut pairs = Vec::new();
+    for _ in 0..3 {
+        let (alone, with) = pair();
+        if (with / alone - 1.0).abs() < 0.02 {
+            return;
+        }
+        pairs.push((alone, with));
+    }
+    panic!("(alone, with profil): {pairs:?}");
+}
+
 #[test]
 fn a_target_s_own_profiling_timer_counts_as_without_us() {
-    let (alone, with) = counts(&Scratch::new(), "timer");
-    assert!(alone > 50.0, "{alone}");
-    assert!((with / alone - 1.0).abs() < 0.02, "{alone} per CPU second alone, {with} with profil");
+    undisturbed(|| {
+        let (alone, with) = counts(&Scratch::new(), "timer");
+        assert!(alone > 50.0, "{alone}");
+        (alone, with)
+    });
 }
 
 #[test]
 fn a_target_s_own_profil_counts_as_without_us() {
-    let (alone, with) = counts(&Scratch::new(), "profil");
-    assert!(alone > 50.0, "{alone}");
-    assert!((with / alone - 1.0).abs() < 0.02, "{alone} per CPU second alone, {with} with profil");
+    undisturbed(|| {
+        let (alone, with) = counts(&Scratch::new(), "profil");
+        assert!(alone > 50.0, "{alone}");
+        (alone, with)
+    });
 }
 
 #[test]
@@ -53,13 +73,13 @@ fn a_program_built_for_gprof_counts_as_without_us() {
         let self_seconds: f64 = burn.split_whitespace().nth(2).expect("its seconds").parse().expect("a number");
         self_seconds / truth.of("cpu")
     };
-    let mut alone = Command::new(&target);
-    alone.args(["burn", "3"]);
-    let alone = seconds(alone);
-    let mut with = Command::new(profil_tests::profil::binary());
-    with.args(["record", "-F", "997", "-o", "p.pb.gz", "--"]).arg(&target).args(["burn", "3"]);
-    let with = seconds(with);
-    assert!((with / alone - 1.0).abs() < 0.02, "{alone} alone, {with} with profil");
+    undisturbed(|| {
+        let mut alone = Command::new(&target);
+        alone.args(["burn", "3"]);
+        let mut with = Command::new(profil_tests::profil::binary());
+        with.args(["record", "-F", "997", "-o", "p.pb.gz", "--"]).arg(&target).args(["burn", "3"]);
+        (seconds(alone), seconds(with))
+    });
 }
 
 #[test]
@@ -77,13 +97,14 @@ fn a_python_s_own_timer_counts_as_without_us() {
                   while time.process_time() < 3: pass\n\
                   signal.setitimer(signal.ITIMER_PROF, 0)\n\
                   print('handled', n)\nprint('cpu', time.process_time())\n";
-    let alone = Command::new("python3").args(["-c", script]).output().expect("python3 runs");
-    let alone = Truth::read(&String::from_utf8_lossy(&alone.stdout));
-    let recorded = Profil::record(&scratch, &["-F", "997"]).launch("python3", &["-c", script]).run();
-    assert!(recorded.report(By::Function).ticks > 2000);
     let per_second = |truth: &Truth| truth.of("handled") / truth.of("cpu");
-    let (alone, with) = (per_second(&alone), per_second(&recorded.truth()));
-    assert!((with / alone - 1.0).abs() < 0.02, "{alone} alone, {with} with profil");
+    undisturbed(|| {
+        let alone = Command::new("python3").args(["-c", script]).output().expect("python3 runs");
+        let alone = Truth::read(&String::from_utf8_lossy(&alone.stdout));
+        let recorded = Profil::record(&scratch, &["-F", "997"]).launch("python3", &["-c", script]).run();
+        assert!(recorded.report(By::Function).ticks > 2000);
+        (per_second(&alone), per_second(&recorded.truth()))
+    });
 }
 
 #[test]
@@ -104,12 +125,13 @@ fn gperftools_counts_as_without_us() {
     let environment = format!("CPUPROFILE={}", own.display());
     let target = target.to_str().expect("UTF-8");
     let words = [environment.as_str(), "CPUPROFILE_FREQUENCY=250", target, "burn", "3"];
-    let alone = Command::new("env").args(words).output().expect("env runs");
-    let (stdout, stderr) = (String::from_utf8_lossy(&alone.stdout), String::from_utf8_lossy(&alone.stderr));
-    let alone = interrupts(&stderr) / Truth::read(&stdout).of("cpu");
-    let recorded = Profil::record(&scratch, &["-F", "997"]).launch("env", &words).run();
-    let with = interrupts(&recorded.stderr) / recorded.truth().of("cpu");
-    assert!((with / alone - 1.0).abs() < 0.02, "{alone} alone, {with} with profil");
+    undisturbed(|| {
+        let alone = Command::new("env").args(words).output().expect("env runs");
+        let (stdout, stderr) = (String::from_utf8_lossy(&alone.stdout), String::from_utf8_lossy(&alone.stderr));
+        let alone = interrupts(&stderr) / Truth::read(&stdout).of("cpu");
+        let recorded = Profil::record(&scratch, &["-F", "997"]).launch("env", &words).run();
+        (alone, interrupts(&recorded.stderr) / recorded.truth().of("cpu"))
+    });
 }
 
 #[test]

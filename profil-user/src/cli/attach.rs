@@ -13,7 +13,7 @@ use crate::address_space::AddressSpace;
 use crate::attach::{AttachConfig, AttachReport, Attachment, End, FLUSH_PERIOD, Recording};
 use crate::cli::attach_view::{self, View};
 use crate::cli::failure;
-use crate::cli::interrupt::{self, Interrupts, Wish};
+use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::region::{RegionArgs, Resolved};
 use crate::cli::values;
 use crate::clock;
@@ -104,16 +104,16 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     if scale_chosen && !args.quiet {
         tell(&format!("scale {}: {} bytes of text a bin", request.scale, attach_view::bytes_per_bin(&resolved)));
     }
-    until_stopped(&mut attachment, args.duration, &mut interrupts).await;
-    interrupt::abort_on_next();
+    let came = until_stopped(&mut attachment, args.duration, &mut interrupts).await;
+    interrupt::abort_on_second(came);
     let report = attachment.stop()?;
     let bias = object.as_ref().map_or(0, TargetObject::load_bias);
     let view = View::new(&report, &resolved, object.as_mut());
     finish(&args, &report, &view, bias, output.as_mut().map(|output| (output, format)))
 }
 
-/// Flushes until a signal, the deadline, or the end of the target.
-async fn until_stopped(attachment: &mut Attachment, duration: Option<Duration>, interrupts: &mut Interrupts) {
+/// Flushes until a signal, the deadline, or the end of the target; whether it was a signal.
+async fn until_stopped(attachment: &mut Attachment, duration: Option<Duration>, interrupts: &mut Interrupts) -> Came {
     let mut ticker = tokio::time::interval(FLUSH_PERIOD);
     // After a SIGSTOP one flush makes up for all that were missed.
     ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,13 +122,13 @@ async fn until_stopped(attachment: &mut Attachment, duration: Option<Duration>, 
         tokio::select! {
             // What an interim file would show is in the target's buffer already.
             wish = interrupts.next() => if wish != Wish::Interim {
-                return;
+                return Came::One;
             },
-            () = at_or_never(deadline) => return,
+            () = at_or_never(deadline) => return Came::None,
             _ = ticker.tick() => {
                 attachment.flush();
                 if attachment.end().is_some() {
-                    return;
+                    return Came::None;
                 }
             }
         }

@@ -65,13 +65,37 @@ fn is_ignored(number: libc::c_int) -> bool {
     }
 }
 
-/// Lets the next Ctrl-C or SIGTERM end the process at once, while the result is being written.
-pub fn abort_on_next() {
+/// How many of the two signals that it takes to abort have come already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// None: we are done by ourselves, and whoever asks us to stop just now is to have the whole result.
+    None,
+    /// One, which asked us to stop.
+    One,
+}
+
+/// Lets the second Ctrl-C, SIGTERM or SIGHUP end the process at once, while the result is being written and signals
+/// are not waited for.
+pub fn abort_on_second(came: Came) {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|number| !is_ignored(*number)) {
-        // SAFETY: the default action needs no handler of ours, and nobody reads the old one.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        let handler = match came {
+            Came::None => swallow as extern "C" fn(libc::c_int) as libc::sighandler_t,
+            Came::One => libc::SIG_DFL,
+        };
+        // SAFETY: an all-zero action is one with an empty mask; the handler is SIG_DFL, or a function that does nothing
+        // and so may run at any moment.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler;
+            // The first one that is swallowed puts the default back.
+            action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+            libc::sigaction(number, &raw const action, std::ptr::null_mut());
+        }
     }
 }
+
+/// Takes one signal and does nothing.
+extern "C" fn swallow(_number: libc::c_int) {}
 
 /// Whether a Ctrl-C came from the terminal that we are in the foreground of: then our child has got it as well.
 pub fn came_from_terminal() -> bool {

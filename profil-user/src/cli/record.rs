@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::cli::failure::{self, usage};
-use crate::cli::interrupt::{self, Interrupts, Wish};
+use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::progress::{Progress, Verbosity};
 use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
@@ -162,7 +162,10 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let stopped = run.until_stopped(&mut interrupts).await?;
     // Finishing is one piece of work, during which signals are not looked at.
-    interrupt::abort_on_next();
+    interrupt::abort_on_second(match stopped {
+        Stopped::Wished(_) => Came::One,
+        Stopped::TargetsEnded | Stopped::TimeUp => Came::None,
+    });
     run.finish(stopped)
 }
 
