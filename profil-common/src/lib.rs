@@ -6,6 +6,7 @@
 //! * [`Region`] and [`Convention`]: which bin a pc belongs to, and which pcs a bin stands for.
 //! * [`Outcome`] and [`Counters`]: what can become of a tick.
 //! * [`Settings`], [`Process`], [`RowKey`], [`Event`]: the layout of what the two sides hand each other.
+//! * [`wire`]: what libprofil.so and the service say to each other.
 //! * [`limits`]: the sizes that both sides rely on.
 //!
 //! ```
@@ -21,6 +22,7 @@
 #![no_std]
 
 pub mod limits;
+pub mod wire;
 
 mod chunk;
 mod convention;

@@ -29,3 +29,6 @@ pub const MAX_BINS: u32 = 4 << 20;
 
 /// Longest `comm` of a thread, its NUL included (`TASK_COMM_LEN`).
 pub const COMM_BYTES: usize = 16;
+
+/// Largest number of areas in one call of libprofil.so, before overlapping ones are flattened to [`MAX_RANGES`].
+pub const MAX_AREAS: usize = 256;

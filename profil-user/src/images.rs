@@ -82,27 +82,46 @@ impl Images {
 
     /// Adds a running process by its maps in /proc. One that has just exited adds nothing.
     pub fn add_running(&mut self, pid: u32) {
-        let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else {
-            return;
-        };
-        let Ok(entries) = maps::parse(&text) else {
-            return;
-        };
-        let mut code = BTreeMap::new();
-        for entry in entries.iter().filter(|entry| entry.executable) {
-            let (major, minor) = entry.device;
-            let sighting = Sighting {
-                pid,
-                start: entry.start,
-                end: entry.end,
-                path: entry.path.as_encoded_bytes(),
-                build_id: None,
-                inode: (entry.inode != 0).then_some(Inode { major, minor, number: entry.inode }),
-            };
-            let object = self.objects.intern(&sighting);
-            code.insert(entry.start, Code { end: entry.end, file_offset: entry.offset, object });
+        if let Some(code) = self.code_of(pid) {
+            self.spaces.entry(pid).or_default().push(Space { born_ns: 0, code: Arc::new(code) });
         }
-        self.spaces.entry(pid).or_default().push(Space { born_ns: 0, code: Arc::new(code) });
+    }
+
+    /// The code of a running process, by its maps in /proc.
+    fn code_of(&mut self, pid: u32) -> Option<BTreeMap<u64, Code>> {
+        let text = fs::read(format!("/proc/{pid}/maps")).ok()?;
+        let entries = maps::parse(&text).ok()?;
+        let executable = entries.iter().filter(|entry| entry.executable);
+        let code: BTreeMap<u64, Code> = executable
+            .map(|entry| {
+                let (major, minor) = entry.device;
+                let sighting = Sighting {
+                    pid,
+                    start: entry.start,
+                    end: entry.end,
+                    path: entry.path.as_encoded_bytes(),
+                    build_id: None,
+                    inode: (entry.inode != 0).then_some(Inode { major, minor, number: entry.inode }),
+                };
+                let object = self.objects.intern(&sighting);
+                (entry.start, Code { end: entry.end, file_offset: entry.offset, object })
+            })
+            .collect();
+        // The maps of a zombie are empty.
+        (!code.is_empty()).then_some(code)
+    }
+
+    /// Reads the maps of all kept processes again: for when news of mappings was lost.
+    pub fn read_again(&mut self) {
+        let pids: Vec<u32> = self.spaces.keys().copied().collect();
+        for pid in pids {
+            let Some(code) = self.code_of(pid) else {
+                continue;
+            };
+            if let Some(space) = self.spaces.get_mut(&pid).and_then(|spaces| spaces.last_mut()) {
+                space.code = Arc::new(code);
+            }
+        }
     }
 
     /// Adds an image that was made known by the loader itself.

@@ -68,7 +68,7 @@ impl Launching {
             });
         }
         // Command::spawn returns after the exec, so it waits in a thread of its own.
-        let spawn = std::thread::spawn(move || process.spawn());
+        let spawn = std::thread::Builder::new().spawn(move || process.spawn()).map_err(failed)?;
         let mut pid = [0; 4];
         match ready.read_exact(&mut pid) {
             Ok(()) => Ok(Launching { command: name, pid: u32::from_ne_bytes(pid), go, spawn }),

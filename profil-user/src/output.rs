@@ -28,6 +28,14 @@ pub enum OutputError {
         /// Path as the user gave it.
         path: PathBuf,
     },
+    /// The file of the run before cannot be kept.
+    #[error("cannot keep the last {} as {}: that is a directory; name another file with -o FILE", path.display(), old.display())]
+    OldIsDirectory {
+        /// Path as the user gave it.
+        path: PathBuf,
+        /// Where it would be kept.
+        old: PathBuf,
+    },
     /// Binary data would go to a terminal.
     #[error("cannot write a binary profile to a terminal; redirect standard output, or name a file with -o FILE")]
     Terminal,
@@ -158,6 +166,9 @@ impl Place {
         }
         if is_descriptor(path) || there.is_some_and(|there| !there.is_file()) {
             return Ok(Place::Stream(File::options().append(true).open(path).map_err(error)?));
+        }
+        if fs::symlink_metadata(old_path(path)).is_ok_and(|old| old.is_dir()) {
+            return Err(OutputError::OldIsDirectory { path: path.to_owned(), old: old_path(path) });
         }
         // Created and removed at once: left open until the end, it would stay behind when the run is killed.
         aside(path).map_err(error)?;

@@ -72,13 +72,24 @@ impl Rate {
     /// [`RateError::Throttled`] when the limit is too low for the clock of this rate.
     pub fn within_limit(hz: f64) -> Result<Rate, RateError> {
         let rate = Rate::new(hz)?;
-        match max_sample_rate() {
-            Some(found) if rate.clock_hz() > found as f64 / 2.0 => {
-                let needed = (rate.clock_hz() * 2.0).ceil() as u64;
-                Err(RateError::Throttled { hz, found, largest: found / 2, needed })
-            }
-            _ => Ok(rate),
+        max_sample_rate().map_or(Ok(rate), |found| rate.under(found))
+    }
+
+    /// The rate on a clock that a kernel with this limit does not throttle: as fast as it may be, where the one that
+    /// was chosen is too fast.
+    fn under(self, found: u64) -> Result<Rate, RateError> {
+        let fastest_ns = 2_000_000_000_u64.div_ceil(found.max(1));
+        let Rate { period_ns, clock_ns } = self;
+        if clock_ns >= fastest_ns {
+            return Ok(self);
         }
+        if period_ns < fastest_ns {
+            let needed = 2_000_000_000_u64.div_ceil(period_ns);
+            return Err(RateError::Throttled { hz: self.hz(), found, largest: found / 2, needed });
+        }
+        // A little under the period, so that a round one is not in step with what wakes on round times.
+        let slower_ns = (period_ns * 997 / 1000).max(fastest_ns);
+        Ok(Rate { period_ns, clock_ns: if period_ns > 2 * fastest_ns { fastest_ns } else { slower_ns } })
     }
 
     /// Ticks per second of CPU time.
@@ -112,6 +123,31 @@ mod tests {
             let rate = Rate::new(hz).expect("a plain rate");
             assert_ne!(10_000_000 % rate.clock_ns, 0, "{hz} Hz runs on a clock of {} ns", rate.clock_ns);
             assert!(rate.clock_ns <= rate.period_ns);
+        }
+    }
+
+    #[test]
+    fn a_low_limit_slows_the_clock_and_refuses_only_rates_above_half_of_it() {
+        for found in [100, 1000, 2000, 2006, 2007, 100_000] {
+            for hz in [1.0, 19.0, 100.0, 499.0, 500.0, 997.0, 1000.0, 49_999.0, 50_000.0] {
+                let rate = Rate::new(hz).expect("a plain rate");
+                match rate.under(found) {
+                    Ok(Rate { period_ns, clock_ns }) => {
+                        assert!(hz <= found as f64 / 2.0 * 1.000_1, "{hz} Hz at {found}");
+                        assert!(clock_ns <= period_ns && clock_ns * found >= 2_000_000_000, "{hz} Hz at {found}");
+                        assert_eq!(period_ns, rate.period_ns);
+                    }
+                    Err(RateError::Throttled { largest, needed, .. }) => {
+                        assert!(hz > found as f64 / 2.0 * 0.999_9, "{hz} Hz at {found}");
+                        assert!(
+                            Rate::new(largest as f64).expect("a rate").under(found).is_ok(),
+                            "{largest} at {found}"
+                        );
+                        assert!(rate.under(needed).is_ok(), "{hz} Hz at {needed}");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use crate::cli::attach_view::{self, View};
 use crate::cli::failure;
 use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::region::{RegionArgs, Resolved};
-use crate::cli::values;
+use crate::cli::{talk, values};
 use crate::clock;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
@@ -102,7 +102,7 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let config = AttachConfig { convention, request, buffer, rate, recording: Recording::Off };
     let mut attachment = Attachment::start(target, space, &config)?;
     if scale_chosen && !args.quiet {
-        tell(&format!("scale {}: {} bytes of text a bin", request.scale, attach_view::bytes_per_bin(&resolved)));
+        talk::say(format!("scale {}: {} bytes of text a bin", request.scale, attach_view::bytes_per_bin(&resolved)));
     }
     let came = until_stopped(&mut attachment, args.duration, &mut interrupts).await;
     interrupt::abort_on_second(came);
@@ -204,7 +204,7 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
     let binned = report.tally.outcome(Outcome::Binned);
     if !report.adds_up() {
         let in_bins = report.histogram.total();
-        tell(&format!(
+        talk::say(format!(
             "the counters say {binned} ticks and the bins hold {in_bins}: this is a fault of profil, please report it"
         ));
     }
@@ -216,27 +216,18 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
         unwritten => format!("; {unwritten} ticks were not written"),
     };
     match report.end {
-        Some(End::Exited) => tell(&format!("process {pid} has exited{unwritten}")),
-        Some(End::Exec) => tell(&format!(
+        Some(End::Exited) => talk::say(format!("process {pid} has exited{unwritten}")),
+        Some(End::Exec) => talk::say(format!(
             "process {pid} runs another program: profiling is off, and nothing was written into it{unwritten}"
         )),
-        Some(End::Lost(loss)) => tell(&format!("profiling is off: {loss}{unwritten}")),
+        Some(End::Lost(loss)) => talk::say(format!("profiling is off: {loss}{unwritten}")),
         None => {}
     }
     if args.quiet {
         return;
     }
     if let Some(line) = misses_line(&report.tally) {
-        tell_line(&line);
+        talk::tell(line);
     }
-    tell_line(&summary_line(&report.tally, clock::NAME, file));
-}
-
-fn tell(message: &str) {
-    tell_line(&format!("profil: {message}"));
-}
-
-#[expect(clippy::print_stderr, reason = "talk goes to standard error")]
-fn tell_line(line: &str) {
-    eprintln!("{line}");
+    talk::tell(summary_line(&report.tally, clock::NAME, file));
 }

@@ -12,11 +12,13 @@ pub mod region;
 pub mod remarks;
 pub mod report;
 pub mod selection;
+pub mod talk;
 pub mod values;
 pub mod verbose;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Launching;
@@ -29,7 +31,11 @@ use failure::Launching;
 #[command(after_help = "EXAMPLES\n  profil -- CMD ARGS...     run a command and show where its time goes\n  \
     profil -p 1234 -d 10      look at a running process for ten seconds\n  \
     profil report             show the last profile again\n  \
-    profil doctor             say what this machine can do")]
+    profil doctor             say what this machine can do\n\n\
+    EXIT STATUS\n  \
+    With a command: the command's, 128+n when signal n ended it, 125 when profil failed, 126 when\n  \
+    it cannot be executed, 127 when there is none. Otherwise: 0, 1 failure, 2 usage, 3 permission,\n  \
+    4 no ticks. The first Ctrl-C or SIGTERM stops and writes, a second one aborts.")]
 struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -55,7 +61,6 @@ enum Verb {
 }
 
 /// Runs the command line and returns the exit status.
-#[expect(clippy::print_stderr, reason = "errors go to standard error")]
 pub fn main() -> ExitCode {
     if std::env::args_os().len() <= 1 {
         // Bare `profil`: short help, and the status of a usage error. A closed stderr has nobody to tell.
@@ -70,15 +75,12 @@ pub fn main() -> ExitCode {
         Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
-        Some(Verb::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Cli::command(), "profil", &mut std::io::stdout());
-            (Ok(ExitCode::SUCCESS), Launching::No)
-        }
+        Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };
     result.map_err(failure::explain).unwrap_or_else(|error| {
-        eprintln!("profil: {}", failure::text(&error));
+        talk::say(failure::text(&error));
         if let (Some(log), true) = (failure::verifier_log(&error), verbose::wants_details()) {
-            eprintln!("{log}");
+            talk::tell(log);
         }
         ExitCode::from(failure::status(&error, launching))
     })
@@ -87,6 +89,19 @@ pub fn main() -> ExitCode {
 fn run_record(args: record::RecordArgs) -> (anyhow::Result<ExitCode>, Launching) {
     let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
     (record::run(args), launching)
+}
+
+/// Prints a completion script; whoever reads no further has what they wanted.
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    use std::io::Write;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "profil", &mut script);
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(&script).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.context("cannot write the completion script")?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn eprint_help() -> std::io::Result<()> {

@@ -15,7 +15,7 @@ use crate::cli::progress::{Progress, Verbosity};
 use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
-use crate::cli::{remarks, values, verbose};
+use crate::cli::{remarks, talk, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
@@ -205,7 +205,6 @@ impl RecordArgs {
         self.format.unwrap_or_else(by_name)
     }
 
-    #[expect(clippy::print_stderr, reason = "a lowered rate is told on standard error")]
     fn rate(&self) -> anyhow::Result<Rate> {
         if let Some(hz) = self.freq {
             return Ok(Rate::within_limit(hz)?);
@@ -213,10 +212,10 @@ impl RecordArgs {
         match Rate::within_limit(DEFAULT_HZ) {
             Err(RateError::Throttled { largest, found, .. }) => {
                 let hz = (largest as f64).max(1.0);
-                eprintln!(
-                    "profil: ticking at {hz} Hz: kernel.perf_event_max_sample_rate is {found}; -F asks for another rate"
-                );
-                Ok(Rate::new(hz).map(|rate| Rate { clock_ns: rate.period_ns, ..rate })?)
+                talk::say(format_args!(
+                    "ticking at {hz} Hz: kernel.perf_event_max_sample_rate is {found}; -F asks for another rate"
+                ));
+                Ok(Rate::within_limit(hz)?)
             }
             rate => Ok(rate?),
         }
@@ -287,7 +286,6 @@ impl Run<'_> {
         write(self.output, self.format, &profile)
     }
 
-    #[expect(clippy::print_stderr, reason = "the summary goes to standard error")]
     fn finish(self, stopped: Stopped) -> anyhow::Result<ExitCode> {
         let Run { recorder, child, args, output, format } = self;
         let (profile, remarks) = recorder.finish()?;
@@ -299,13 +297,13 @@ impl Run<'_> {
         let ticks = profile.tally.ticks;
         let Some(mut launched) = child else {
             if ticks == 0 {
-                eprintln!("profil: no ticks: the targets used no CPU time");
+                talk::say("no ticks: the targets used no CPU time");
                 return Ok(ExitCode::from(failure::NO_TICKS));
             }
             return Ok(ExitCode::SUCCESS);
         };
         if ticks == 0 && !args.quiet {
-            eprintln!("profil: no ticks: the command used less CPU time than one period of {:?}", profile.period);
+            talk::say(format_args!("no ticks: the command used less CPU time than one period of {:?}", profile.period));
         }
         launched.see_off(stopped, args.keep)
     }
@@ -332,8 +330,10 @@ impl Launched {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        // A command that has ended meanwhile needs no signal.
-        let _gone = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+        // A stopped command would not get the first before somebody continues it. One that has ended needs neither.
+        for signal in [signal, rustix::process::Signal::CONT] {
+            let _gone = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+        }
     }
 }
 
@@ -379,18 +379,17 @@ fn show(args: &RecordArgs, profile: &Profile) -> anyhow::Result<bool> {
 }
 
 /// What goes to standard error at the end.
-#[expect(clippy::print_stderr, reason = "talk goes to standard error")]
 fn talk(args: &RecordArgs, profile: &Profile, remarks: &[Remark], output: &Output) {
     for line in remarks::lines(remarks, profile.tally.ticks) {
-        eprintln!("profil: {line}");
+        talk::say(line);
     }
     if args.verbose > 0 {
-        eprintln!("profil: {} rows, {} locations", profile.rows.len(), profile.locations.len());
+        talk::say(format_args!("{} rows, {} locations", profile.rows.len(), profile.locations.len()));
     }
     if let Some(line) = misses_line(&profile.tally) {
-        eprintln!("{line}");
+        talk::tell(line);
     }
-    eprintln!("{}", summary_line(&profile.tally, &profile.clock, RunFile::Wrote(output.path())));
+    talk::tell(summary_line(&profile.tally, &profile.clock, RunFile::Wrote(output.path())));
 }
 
 async fn sleep_or_for_ever(left: Option<Duration>) {

@@ -17,6 +17,10 @@ pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {
                 "{} of mappings lost: code that was mapped meanwhile is shown as [unknown]",
                 counted(*records, "record")
             )),
+            Remark::CodeReplaced { times } => Some(format!(
+                "code was mapped over other code {}: ticks of the moments around that may be shown at either",
+                if *times == 1 { "once".to_owned() } else { format!("{} times", thousands(*times)) }
+            )),
             Remark::TablesFull { unfollowed, unannounced } => Some(format!(
                 "too many processes at once: {} of them not counted, {} of them without a name",
                 thousands(*unfollowed),

@@ -1,5 +1,7 @@
 //! Which targets the arguments name.
 
+use std::collections::BTreeSet;
+
 use crate::cli::failure::usage;
 use crate::cli::values::{self, Cpus};
 use crate::process::{TargetError, TargetProcess};
@@ -73,12 +75,12 @@ impl TargetArgs {
     /// One of them is no target, with the reason.
     pub fn open(&self) -> anyhow::Result<Selection> {
         if !self.pid.is_empty() {
-            return Ok(Selection::Processes(
-                self.pid.iter().copied().map(TargetProcess::open).collect::<Result<_, _>>()?,
-            ));
+            let named: BTreeSet<u32> = self.pid.iter().copied().collect();
+            return Ok(Selection::Processes(named.into_iter().map(TargetProcess::open).collect::<Result<_, _>>()?));
         }
         if !self.tid.is_empty() {
-            let threads = self.tid.iter().copied().map(open_thread).collect::<Result<_, _>>()?;
+            let named: BTreeSet<u32> = self.tid.iter().copied().collect();
+            let threads = named.into_iter().map(open_thread).collect::<Result<_, _>>()?;
             return Ok(Selection::Threads(threads));
         }
         match &self.cgroup {

@@ -1,5 +1,6 @@
 //! The recording itself: drains the tables while the targets run, and makes a profile of them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +17,7 @@ use crate::objects::Objects;
 use crate::process::namespace::{self, NamespaceError};
 use crate::profile::{Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
 use crate::session::{self, Session, SessionConfig, SessionError};
-use crate::sideband::{Sideband, SidebandError};
+use crate::sideband::{self, Sideband, SidebandError};
 use crate::symbols::Symbols;
 use crate::symbols::symbolizer::Unnamed;
 use crate::tally::Tally;
@@ -56,6 +57,12 @@ pub enum Remark {
         /// Records that were lost.
         records: u64,
     },
+    /// Other code came to stand at addresses that ticks had been counted at, as after dlclose(3) and dlopen(3): ticks
+    /// of the moments in between may be shown at either.
+    CodeReplaced {
+        /// How often.
+        times: u64,
+    },
     /// The tables of the kernel side were too small.
     TablesFull {
         /// Processes whose ticks were not counted.
@@ -93,6 +100,12 @@ pub struct Recorder {
     jits: Jits,
     time: TargetTime,
     rows_drained: u64,
+    /// News of mappings that is known to be lost.
+    lost_seen: u64,
+    /// News of mappings that has not been applied yet, oldest first.
+    news: VecDeque<sideband::Record>,
+    /// Times that other code came to stand where ticks may have been counted.
+    replaced: u64,
     started: Instant,
     start: SystemTime,
 }
@@ -164,6 +177,9 @@ impl Recorder {
             jits,
             time,
             rows_drained: 0,
+            lost_seen: 0,
+            news: VecDeque::new(),
+            replaced: 0,
             started: Instant::now(),
             start: SystemTime::now(),
         })
@@ -175,13 +191,16 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`]; the recording can go on afterwards.
     pub fn poll(&mut self) -> Result<(), RecordError> {
-        for record in self.sideband.drain() {
+        self.take_news();
+        while let Some(record) = self.news.pop_front() {
             if self.images.replaces_code(&record) {
-                self.drain_rows()?;
+                // What was counted so far was counted in the code that goes.
+                self.note_replaced(&record);
+                self.take_rows()?;
             }
-            self.images.apply(&record);
-            self.jits.note(&record, &self.images);
+            self.apply(&record);
         }
+        self.resolved.retry(&self.images);
         self.take_events();
         self.session.flush_log();
         self.time.poll();
@@ -242,15 +261,43 @@ impl Recorder {
         });
     }
 
-    fn drain_rows(&mut self) -> Result<(), RecordError> {
+    /// Fetches the news of mappings that has come; where some was lost, all maps are read again.
+    fn take_news(&mut self) {
+        self.news.extend(self.sideband.drain());
+        if self.sideband.lost() > self.lost_seen {
+            self.lost_seen = self.sideband.lost();
+            self.images.read_again();
+        }
+    }
+
+    /// Remembers a replacement within one process; a PID that is used again is another image, and mixes nothing.
+    fn note_replaced(&mut self, record: &sideband::Record) {
+        self.replaced += u64::from(matches!(record.kind, sideband::RecordKind::Mapped(_)));
+    }
+
+    fn apply(&mut self, record: &sideband::Record) {
+        self.images.apply(record);
+        self.jits.note(record, &self.images);
+    }
+
+    /// Takes the rows out of the table and places them by the mappings as they are now.
+    fn take_rows(&mut self) -> Result<(), RecordError> {
         self.rows_drained = self.session.counters().rows;
         let mut rows = Vec::new();
         self.session.drain_rows(|row, count| rows.push((row, count)))?;
-        // First by the mappings as they were, then by the news that came with the rows.
         self.resolved.add(rows, &self.images);
-        for record in self.sideband.drain() {
-            self.images.apply(&record);
-            self.jits.note(&record, &self.images);
+        Ok(())
+    }
+
+    fn drain_rows(&mut self) -> Result<(), RecordError> {
+        // First by the mappings as they were, then by the news that came with the rows.
+        self.take_rows()?;
+        self.take_news();
+        while let Some(record) = self.news.pop_front() {
+            if self.images.replaces_code(&record) {
+                self.note_replaced(&record);
+            }
+            self.apply(&record);
         }
         self.take_events();
         self.resolved.retry(&self.images);
@@ -325,6 +372,9 @@ impl Recorder {
         let mut remarks = Vec::new();
         if self.sideband.lost() > 0 {
             remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
+        }
+        if self.replaced > 0 {
+            remarks.push(Remark::CodeReplaced { times: self.replaced });
         }
         let Counters { unfollowed, unannounced, .. } = self.session.counters();
         if unfollowed + unannounced > 0 {

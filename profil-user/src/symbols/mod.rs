@@ -115,12 +115,22 @@ impl Symbols {
     /// mapping is known, while the process lives.
     pub fn open(&mut self, mapped: &MappedFile) -> ObjectId {
         let own_root = mapped.pid.filter(|pid| !target_files::shares_our_root(*pid));
-        let file = target_files::open(mapped, &self.other_root).map_err(|_| Unnamed::FileGone).and_then(|opened| {
-            let ours = match opened.found_by {
+        let origin = |found_by| {
+            let ours = match found_by {
                 FoundBy::Path => self.other_root == Path::new("/"),
                 FoundBy::Mapping | FoundBy::TargetRoot => own_root.is_none(),
             };
-            usable(opened, if ours { Origin::Host } else { Origin::Target }, mapped)
+            if ours { Origin::Host } else { Origin::Target }
+        };
+        let take = |opened: OpenedFile| {
+            let origin = origin(opened.found_by);
+            usable(opened, origin, mapped)
+        };
+        let opened = target_files::open(mapped, &self.other_root).map_err(|_| Unnamed::FileGone);
+        let file = opened.and_then(take).or_else(|why| match why {
+            // Another library may have been mapped there since; the path still leads to this one.
+            Unnamed::Stale => target_files::open_by_path(mapped, &self.other_root).map_err(|_| why).and_then(take),
+            why => Err(why),
         });
         let key = Key {
             path: mapped.path.clone(),

@@ -115,13 +115,23 @@ pub enum OpenError {
 /// # Errors
 /// The [`OpenError`] of the last place tried.
 pub fn open(mapped: &MappedFile, other_root: &Path) -> Result<OpenedFile, OpenError> {
-    if let Some(pid) = mapped.pid {
-        if let Some(file) = open_mapping(pid, mapped) {
-            return Ok(OpenedFile { file, found_by: FoundBy::Mapping });
-        }
-        if let Ok(file) = open_below(Path::new(&format!("/proc/{pid}/root")), &mapped.path) {
-            return Ok(OpenedFile { file, found_by: FoundBy::TargetRoot });
-        }
+    if let Some(pid) = mapped.pid
+        && let Some(file) = open_mapping(pid, mapped)
+    {
+        return Ok(OpenedFile { file, found_by: FoundBy::Mapping });
+    }
+    open_by_path(mapped, other_root)
+}
+
+/// Opens the file at the path of a mapping: for when something else is mapped there by now.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_by_path(mapped: &MappedFile, other_root: &Path) -> Result<OpenedFile, OpenError> {
+    if let Some(pid) = mapped.pid
+        && let Ok(file) = open_below(Path::new(&format!("/proc/{pid}/root")), &mapped.path)
+    {
+        return Ok(OpenedFile { file, found_by: FoundBy::TargetRoot });
     }
     open_below(other_root, &mapped.path).map(|file| OpenedFile { file, found_by: FoundBy::Path })
 }
