@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(size_of::<Seat>(), 2 * 4 + size_of::<Process>());
         assert_eq!(size_of::<Region>(), 8 + 4 * 4 + 8);
         assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
-        assert_eq!(size_of::<RangeTable>(), 2 * 4 + MAX_RANGES * size_of::<Range>());
+        assert_eq!(size_of::<RangeTable>(), 4 * 4 + 8 + MAX_RANGES * size_of::<Range>());
         assert_eq!(size_of::<RowKey>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<FrontRow>(), 8 + size_of::<RowKey>());
         assert_eq!(size_of::<TickRecord>(), 2 * 8 + 2 * 4);

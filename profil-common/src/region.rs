@@ -117,22 +117,34 @@ pub struct RangeTable {
     pub len: u32,
     /// Bins of the process: the sum over its regions.
     pub nbins: u32,
+    /// Bin that takes the pcs that are in no range: the overflow entry of sprofil(3); [`RangeTable::NO_BIN`] for none.
+    pub otherwise: u32,
+    /// Always 0.
+    pub reserved: u32,
+    /// CPU time between two ticks of the process, ns; used when [`Settings::period_ns`](crate::Settings::period_ns) is 0.
+    pub period_ns: u64,
     /// Sorted ranges; those from `len` on are unspecified.
     pub ranges: [Range; MAX_RANGES],
 }
 
 impl RangeTable {
+    /// No bin at all.
+    pub const NO_BIN: u32 = u32::MAX;
+
+    /// A table without ranges, for `nbins` bins.
+    pub fn empty(nbins: u32) -> RangeTable {
+        let ranges = [Range::default(); MAX_RANGES];
+        RangeTable { len: 0, nbins, otherwise: RangeTable::NO_BIN, reserved: 0, period_ns: 0, ranges }
+    }
+
     /// A table with one region.
     pub fn single(region: Region) -> RangeTable {
-        let mut ranges = [Range::default(); MAX_RANGES];
-        let len = match region.span() {
-            Some(span) => {
-                ranges[0] = Range { low: *span.start(), high: *span.end(), first_bin: 0, reserved: 0, region };
-                1
-            }
-            None => 0,
-        };
-        RangeTable { len, nbins: region.nbins, ranges }
+        let mut table = RangeTable::empty(region.nbins);
+        if let Some(span) = region.span() {
+            table.ranges[0] = Range { low: *span.start(), high: *span.end(), first_bin: 0, reserved: 0, region };
+            table.len = 1;
+        }
+        table
     }
 
     /// The bin, among all bins of the process, that a pc counts into.
@@ -155,6 +167,6 @@ impl RangeTable {
                 return range.region.bin_of(pc).map(|bin| range.first_bin + bin);
             }
         }
-        None
+        if self.otherwise == RangeTable::NO_BIN { None } else { Some(self.otherwise) }
     }
 }

@@ -36,9 +36,9 @@ pub const FILTER_CPUS: usize = 1024;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// CPU time between two ticks of a process, ns.
+    /// CPU time between two ticks of a process, ns; 0 when each process has its own, with its ranges.
     pub period_ns: u64,
-    /// CPU time between two expiries of the clock, ns; at most `period_ns`.
+    /// CPU time between two expiries of the clock, ns; at most any period.
     pub clock_ns: u64,
     /// Inode number of the control group (v2) that is the filter.
     pub cgroup: u64,

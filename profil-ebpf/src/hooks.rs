@@ -69,6 +69,10 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
         if flags & pf::FROM_EXEC != 0 {
             flags = flags & !pf::FROM_EXEC | pf::SELECTED;
         }
+        if setting!(period_ns) == 0 {
+            // Only its bins gave it a period.
+            flags &= !pf::SELECTED;
+        }
         core::ptr::write_volatile(&raw mut (*process).flags, flags);
         core::ptr::write_volatile(&raw mut (*process).image, image);
         (old_image, flags)

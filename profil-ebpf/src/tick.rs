@@ -181,7 +181,11 @@ fn make_known(tgid: u32, cpu: u32) -> Option<*mut Process> {
 /// of both: they may then make one tick too many or too few between them, equally often.
 #[inline(always)]
 fn is_due(process: *mut Process) -> bool {
-    let (clock_ns, period_ns) = (setting!(clock_ns), setting!(period_ns));
+    let clock_ns = setting!(clock_ns);
+    let period_ns = match setting!(period_ns) {
+        0 => own_period_ns(process),
+        period_ns => period_ns,
+    };
     if clock_ns >= period_ns {
         return true;
     }
@@ -191,6 +195,15 @@ fn is_due(process: *mut Process) -> bool {
         core::ptr::read_volatile(&raw const (*process).clocked_ns)
     };
     after / period_ns != (after - clock_ns) / period_ns
+}
+
+/// CPU time between two ticks of a process that has its own period; so long that none is due when it has no bins.
+#[inline(always)]
+fn own_period_ns(process: *mut Process) -> u64 {
+    // SAFETY: the pointer comes from the lookup of this run; the field is one aligned word.
+    let slot = unsafe { core::ptr::read_volatile(&raw const (*process).slot) };
+    // SAFETY: see `add_to_bin`.
+    maps::RANGES.get_ptr(slot).map_or(u64::MAX, |table| unsafe { (*table).period_ns })
 }
 
 /// Counts a tick of a wanted thread.

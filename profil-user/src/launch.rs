@@ -1,5 +1,6 @@
 //! A command that waits before its exec until its clock is open.
 
+use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -44,11 +45,12 @@ pub struct Launching {
 }
 
 impl Launching {
-    /// Makes the child process. It inherits the standard streams and the terminal.
+    /// Makes the child process. It inherits the standard streams, the terminal, and the environment with `variables`
+    /// added.
     ///
     /// # Errors
     /// [`LaunchError::Fork`].
-    pub fn start(command: &[std::ffi::OsString]) -> Result<Launching, LaunchError> {
+    pub fn start(command: &[OsString], variables: &[(&str, OsString)]) -> Result<Launching, LaunchError> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| LaunchError::NotFound { command: String::new() })?;
         let name = program.to_string_lossy().into_owned();
@@ -56,7 +58,7 @@ impl Launching {
         let (mut ready, ready_child) = io::pipe().map_err(failed)?;
         let (go_child, go) = io::pipe().map_err(failed)?;
         let mut process = Command::new(program);
-        process.args(arguments);
+        process.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
         let ours = go.as_raw_fd();
         // SAFETY: the closure runs in the child between fork and exec and makes only async-signal-safe calls (close,
         // getpid, write, read) on descriptors that are open there.
@@ -118,13 +120,13 @@ fn wait_for_go(ready: &PipeWriter, go: &PipeReader) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn command(words: &[&str]) -> Vec<std::ffi::OsString> {
+    fn command(words: &[&str]) -> Vec<OsString> {
         words.iter().map(Into::into).collect()
     }
 
     #[test]
     fn the_program_runs_only_when_told() {
-        let launching = Launching::start(&command(&["true"])).expect("a process");
+        let launching = Launching::start(&command(&["true"]), &[]).expect("a process");
         let exe = std::fs::read_link(format!("/proc/{}/exe", launching.pid())).expect("the child is there");
         assert_eq!(exe, std::env::current_exe().expect("our own program"));
         let mut child = launching.exec().expect("true is a program");
@@ -133,9 +135,9 @@ mod tests {
 
     #[test]
     fn what_cannot_run_is_told_apart() {
-        let launching = Launching::start(&command(&["/nowhere/at/all"])).expect("a process");
+        let launching = Launching::start(&command(&["/nowhere/at/all"]), &[]).expect("a process");
         assert!(matches!(launching.exec(), Err(LaunchError::NotFound { .. })));
-        let launching = Launching::start(&command(&["/etc/passwd"])).expect("a process");
+        let launching = Launching::start(&command(&["/etc/passwd"]), &[]).expect("a process");
         assert!(matches!(launching.exec(), Err(LaunchError::NotExecutable { .. })));
     }
 }

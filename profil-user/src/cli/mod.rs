@@ -2,15 +2,17 @@
 
 pub mod attach;
 pub mod attach_view;
+pub mod daemon;
 pub mod doctor;
 pub mod failure;
 pub mod interrupt;
+pub mod launched;
 pub mod progress;
-pub mod readiness;
 pub mod record;
 pub mod region;
 pub mod remarks;
 pub mod report;
+pub mod run;
 pub mod selection;
 pub mod talk;
 pub mod values;
@@ -49,6 +51,10 @@ enum Verb {
     Record(record::RecordArgs),
     /// profil(2) for another process: count a region of its text into bins, and into its own buffer
     Attach(attach::AttachArgs),
+    /// Give a command profil(3), sprofil(3) and gcc -pg that the kernel counts for
+    Run(run::RunArgs),
+    /// Serve profil(3) for every program that preloads libprofil.so
+    Daemon(daemon::DaemonArgs),
     /// Show a recorded profile
     Report(report::ReportArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
@@ -73,6 +79,8 @@ pub fn main() -> ExitCode {
         None => run_record(cli.record),
         Some(Verb::Record(args)) => run_record(args),
         Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
+        Some(Verb::Run(args)) => (run::run(args), Launching::Yes),
+        Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),

@@ -2,17 +2,16 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::cli::failure::{self, usage};
 use crate::cli::interrupt::{self, Came, Interrupts, Wish};
+use crate::cli::launched::{Launched, Stay, Stopped};
 use crate::cli::progress::{Progress, Verbosity};
-use crate::cli::readiness::Readiness;
 use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
 use crate::cli::{remarks, talk, values, verbose};
@@ -21,6 +20,7 @@ use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
 use crate::profile::Profile;
 use crate::rate::{Rate, RateError};
+use crate::readiness::Readiness;
 use crate::record::{Follow, Idle, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
@@ -117,14 +117,6 @@ enum Format {
     Csv,
 }
 
-/// Why a recording stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    TargetsEnded,
-    TimeUp,
-    Wished(Wish),
-}
-
 /// Runs `profil record`.
 ///
 /// # Errors
@@ -145,7 +137,7 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
     let mut output = Output::create(&args.output, content, Owner::of_sudo())?;
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
 
-    let launching = (!args.command.is_empty()).then(|| Launching::start(&args.command)).transpose()?;
+    let launching = (!args.command.is_empty()).then(|| Launching::start(&args.command, &[])).transpose()?;
     let (selection, title) = match &launching {
         Some(launching) => (Selection::Launch(TargetProcess::open(launching.pid())?), title(&args.command)),
         None => (args.targets.open()?, args.targets.title()),
@@ -154,11 +146,7 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
     let mut run = Run { recorder, child: None, args: &args, output: &mut output, format };
     if let Some(launching) = launching {
         // An error of the exec ends us here, and the events with us.
-        let child = launching.exec()?;
-        let pidfd =
-            rustix::process::pidfd_open(rustix::process::Pid::from_child(&child), rustix::process::PidfdFlags::empty())
-                .context("cannot watch the command")?;
-        run.child = Some(Launched { child, pidfd, status: None });
+        run.child = Some(Launched::of(launching.exec()?)?);
     }
     let stopped = run.until_stopped(&mut interrupts).await?;
     // Finishing is one piece of work, during which signals are not looked at.
@@ -222,13 +210,6 @@ impl RecordArgs {
     }
 }
 
-/// The command that was launched.
-struct Launched {
-    child: Child,
-    pidfd: OwnedFd,
-    status: Option<ExitStatus>,
-}
-
 /// A recording with all that it needs to be driven and finished.
 struct Run<'r> {
     recorder: Recorder,
@@ -242,7 +223,7 @@ impl Run<'_> {
     async fn until_stopped(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<Stopped> {
         let news = Readiness::of(self.recorder.events_fd()?)?;
         let ended = match &self.child {
-            Some(child) => Some(Readiness::of(child.pidfd.try_clone()?)?),
+            Some(child) => Some(child.end()?),
             None => None,
         };
         let mut ticker = tokio::time::interval(POLL);
@@ -305,35 +286,8 @@ impl Run<'_> {
         if ticks == 0 && !args.quiet {
             talk::say(format_args!("no ticks: the command used less CPU time than one period of {:?}", profile.period));
         }
-        launched.see_off(stopped, args.keep)
-    }
-}
-
-impl Launched {
-    /// Ends the command as the way of stopping asks for, and returns its exit status as ours.
-    fn see_off(&mut self, stopped: Stopped, keep: bool) -> anyhow::Result<ExitCode> {
-        match stopped {
-            Stopped::TimeUp if keep => return Ok(ExitCode::SUCCESS),
-            Stopped::TimeUp | Stopped::Wished(Wish::Terminate) => self.signal(rustix::process::Signal::TERM),
-            Stopped::Wished(Wish::Interrupt) if !interrupt::came_from_terminal() => {
-                self.signal(rustix::process::Signal::INT);
-            }
-            Stopped::Wished(_) | Stopped::TargetsEnded => {}
-        }
-        let status = match self.status {
-            Some(status) => status,
-            None => self.child.wait().context("cannot wait for the command")?,
-        };
-        use std::os::unix::process::ExitStatusExt;
-        let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-        Ok(ExitCode::from(code as u8))
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        // A stopped command would not get the first before somebody continues it. One that has ended needs neither.
-        for signal in [signal, rustix::process::Signal::CONT] {
-            let _gone = rustix::process::pidfd_send_signal(&self.pidfd, signal);
-        }
+        let stay = if args.keep { Stay::Allowed } else { Stay::Ended };
+        launched.see_off(stopped, stay)
     }
 }
 

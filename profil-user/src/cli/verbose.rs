@@ -11,8 +11,8 @@ static VERBOSITY: AtomicU8 = AtomicU8::new(0);
 /// Sets how much is said, once, before anything is.
 pub fn start(verbosity: u8) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    if verbosity > 1 && log::set_logger(&StandardError).is_ok() {
-        log::set_max_level(LevelFilter::Debug);
+    if log::set_logger(&StandardError).is_ok() {
+        log::set_max_level(if verbosity > 1 { LevelFilter::Debug } else { LevelFilter::Warn });
     }
 }
 
@@ -21,7 +21,7 @@ pub fn wants_details() -> bool {
     VERBOSITY.load(Ordering::Relaxed) > 0
 }
 
-/// Writes log records of the eBPF programs to standard error.
+/// Writes log records, those of the eBPF programs among them, to standard error.
 struct StandardError;
 
 impl Log for StandardError {

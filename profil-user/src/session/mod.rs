@@ -216,6 +216,23 @@ impl Session {
         Ok(image)
     }
 
+    /// Makes the ticks pass a process by. Those under way may still count it: see [`Session::wait_for_ticks`].
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn forget(&mut self, tgid: u32) -> Result<(), SessionError> {
+        let seat = seat_index(tgid) as usize * SEAT_WORDS;
+        if self.seats.load(seat) as u32 == tgid {
+            self.seats.store(seat, Seat::FREE.into());
+            return Ok(());
+        }
+        match self.processes.remove(&tgid) {
+            // The kernel has freed it.
+            Err(MapError::KeyNotFound) => Ok(()),
+            removed => removed.map_err(|source| SessionError::Map { name: "PROCESSES", source }),
+        }
+    }
+
     /// Adds a thread to those that `FILTER_TID` lets pass.
     ///
     /// # Errors
@@ -233,6 +250,22 @@ impl Session {
     pub fn set_bins(&mut self, slot: u32, ranges: &RangeTable, bins: &Bins) -> Result<(), SessionError> {
         self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })?;
         self.bins.set(slot, bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+    }
+
+    /// Puts other ranges into a slot that keeps its bins. No process may have the slot, and no tick with it be under way.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn set_ranges(&mut self, slot: u32, ranges: &RangeTable) -> Result<(), SessionError> {
+        self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })
+    }
+
+    /// Takes the bins out of a slot, so that their memory can go. Takes a grace period.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn clear_bins(&mut self, slot: u32) -> Result<(), SessionError> {
+self.displace_bins(slot)
     }
 
     /// Drains the sparse table: the rows that were counted into since the last drain, each with its count. A row comes
@@ -265,9 +298,13 @@ impl Session {
             return Ok(());
         }
         // The kernel refuses membarrier with nohz_full CPUs; replacing an inner map waits for programs as well.
+        self.displace_bins(MAX_SLOTS - 1)
+    }
+
+    fn displace_bins(&mut self, slot: u32) -> Result<(), SessionError> {
         let spare =
             Bins::new(1).map_err(|error| SessionError::Read { name: "BINS", source: io::Error::other(error) })?;
-        self.bins.set(MAX_SLOTS - 1, spare.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+        self.bins.set(slot, spare.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
     }
 
     /// Hands out the events that came since the last call, oldest first.

@@ -27,6 +27,15 @@ impl Width {
     }
 }
 
+/// What a counter does that is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// It begins again at 0, as profil(2) has it.
+    Wrap,
+    /// It stays at its largest value, as sprofil(3) has it.
+    Saturate,
+}
+
 /// A buffer that cannot take bins: the caller's `EFAULT`.
 #[derive(Debug, thiserror::Error)]
 pub enum BadBuffer {

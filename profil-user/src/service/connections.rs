@@ -1,0 +1,64 @@
+//! The connections that are open, and how many each user has.
+
+use std::collections::HashMap;
+use std::io;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::budget::Limits;
+use super::conversation::{self, Order, Refusal};
+use super::hush::Hush;
+use super::socket::Connection;
+
+/// Conversations under way.
+pub(super) struct Connections {
+    limits: Limits,
+    users: HashMap<u32, u32>,
+    conversations: JoinSet<(u32, Result<(), Refusal>)>,
+}
+
+impl Connections {
+    pub(super) fn new(limits: Limits) -> Connections {
+        Connections { limits, users: HashMap::new(), conversations: JoinSet::new() }
+    }
+
+    /// Starts a conversation on a new connection, or closes it when there are too many.
+    pub(super) async fn welcome(&mut self, accepted: io::Result<Connection>, desk: &mpsc::Sender<Order>, hush: &Hush) {
+        let connection = match accepted {
+            Ok(connection) => connection,
+            Err(error) => {
+                hush.warn(format_args!("cannot accept a connection: {error}"));
+                // Out of descriptors: those of conversations that end make room.
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                return;
+            }
+        };
+        let uid = connection.peer().uid;
+        let of_user = self.users.entry(uid).or_default();
+        if *of_user >= self.limits.user_connections {
+            hush.warn(format_args!("closed a connection of user {uid}, who has {of_user} already"));
+            return;
+        }
+        if self.conversations.len() >= self.limits.connections as usize {
+            hush.warn(format_args!("closed a connection of user {uid}: there are {} already", self.conversations.len()));
+            return;
+        }
+        *of_user += 1;
+        let desk = desk.clone();
+        self.conversations.spawn(async move { (uid, conversation::hold(connection, desk).await) });
+    }
+
+    /// The result of the next conversation that ends; `None` when there is none under way.
+    pub(super) async fn next_ended(&mut self) -> Option<Result<(), Refusal>> {
+        // A conversation that panicked has lost its user; that user has a connection less from then on.
+        let (uid, result) = self.conversations.join_next().await?.ok()?;
+        if let Some(of_user) = self.users.get_mut(&uid) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                self.users.remove(&uid);
+            }
+        }
+        Some(result)
+    }
+}

@@ -1,0 +1,130 @@
+//! Places for the bins of clients: slots of the outer map, with bins that are used again.
+//!
+//! Putting bins into a slot takes a grace period, 8 to 16 ms, in which the service answers nobody. Bins are never reset,
+//! so those of a client that is gone serve the next one of the same size at once.
+
+use profil_common::BinChunk;
+use profil_common::limits::{BINS_PER_CHUNK, MAX_SLOTS};
+
+use super::budget::{Budget, OverBudget};
+use crate::bins::{Bins, BinsError};
+use crate::session::{Session, SessionError};
+use profil_common::RangeTable;
+
+/// Bins without a client that are kept for the next one.
+const WARM_MAX: usize = 64;
+
+/// No place for bins.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotError {
+    /// More memory than is allowed.
+    #[error(transparent)]
+    Budget(#[from] OverBudget),
+    /// As many clients as there are slots.
+    #[error("{clients} processes are profiled already, and there is no slot for another")]
+    Full {
+        /// Clients now.
+        clients: u32,
+    },
+    /// The bins cannot be made.
+    #[error(transparent)]
+    Bins(#[from] BinsError),
+    /// The bins cannot be put into the slot.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// A slot with bins, of one client or warm.
+pub(super) struct Place {
+    pub(super) slot: u32,
+    pub(super) bins: Bins,
+    chunks: u32,
+    /// The user that the memory is charged to.
+    uid: u32,
+}
+
+impl Place {
+    fn bytes(&self) -> u64 {
+        bytes_of(self.chunks)
+    }
+}
+
+fn bytes_of(chunks: u32) -> u64 {
+    u64::from(chunks) * size_of::<BinChunk>() as u64
+}
+
+/// All slots.
+pub(super) struct Slots {
+    free: Vec<u32>,
+    warm: Vec<Place>,
+    budget: Budget,
+}
+
+impl Slots {
+    pub(super) fn new(budget: Budget) -> Slots {
+        // The last one is the session's own, to wait for ticks with.
+        Slots { free: (0..MAX_SLOTS - 1).rev().collect(), warm: Vec::new(), budget }
+    }
+
+    /// A place with room for `nbins` bins.
+    pub(super) fn take(&mut self, session: &mut Session, uid: u32, nbins: u32) -> Result<Place, SlotError> {
+        let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1).next_power_of_two();
+        let bytes = bytes_of(chunks);
+        self.budget.check_process(bytes)?;
+        if let Some(index) = self.warm.iter().position(|place| place.chunks == chunks) {
+            let mut place = self.warm.swap_remove(index);
+            self.budget.refund(place.uid, bytes);
+            if let Err(error) = self.budget.charge(uid, bytes) {
+                // It stays charged to whom it was made for, whose limit had room for it just now.
+                let _was_there = self.budget.charge(place.uid, bytes);
+                self.warm.push(place);
+                return Err(error.into());
+            }
+            place.uid = uid;
+            return Ok(place);
+        }
+        if self.budget.charge(uid, bytes).is_err() {
+            // What nobody uses goes first.
+            self.cool(session, 0)?;
+            self.budget.charge(uid, bytes)?;
+        }
+        match self.make(session, chunks) {
+            Ok((slot, bins)) => Ok(Place { slot, bins, chunks, uid }),
+            Err(error) => {
+                self.budget.refund(uid, bytes);
+                Err(error)
+            }
+        }
+    }
+
+    fn make(&mut self, session: &mut Session, chunks: u32) -> Result<(u32, Bins), SlotError> {
+        if self.free.is_empty() {
+            self.cool(session, 0)?;
+        }
+        let bins = Bins::new(chunks * BINS_PER_CHUNK)?;
+        let slot = self.free.pop().ok_or(SlotError::Full { clients: MAX_SLOTS - 1 })?;
+        if let Err(error) = session.set_bins(slot, &RangeTable::empty(0), &bins) {
+            self.free.push(slot);
+            return Err(error.into());
+        }
+        Ok((slot, bins))
+    }
+
+    /// Takes a place back. Its bins must be drained, and no tick be under way with it.
+    pub(super) fn put_back(&mut self, session: &mut Session, place: Place) -> Result<(), SlotError> {
+        self.warm.push(place);
+        if self.warm.len() > WARM_MAX { self.cool(session, WARM_MAX / 2) } else { Ok(()) }
+    }
+
+    /// Lets warm bins go, the oldest first, until `keep` are left.
+    fn cool(&mut self, session: &mut Session, keep: usize) -> Result<(), SlotError> {
+        while self.warm.len() > keep {
+            let Place { slot, .. } = self.warm[0];
+            session.clear_bins(slot)?;
+            let place = self.warm.remove(0);
+            self.budget.refund(place.uid, place.bytes());
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+}
