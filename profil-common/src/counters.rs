@@ -65,8 +65,10 @@ pub struct Counters {
     pub unannounced: u64,
     /// Which half of the sparse table this CPU's ticks go to, by its lowest bit; written by the loader only.
     pub epoch: u64,
+    /// Binned ticks that went into lanes, which belong to their process: no drain finds them.
+    pub in_lanes: u64,
     /// Keeps each CPU's counters on cache lines of their own.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
 }
 
 impl Counters {
@@ -103,6 +105,7 @@ impl Counters {
             unfollowed,
             unannounced,
             epoch: _,
+            in_lanes,
             reserved: _,
         } = other;
         self.fired = op(self.fired, *fired);
@@ -115,5 +118,6 @@ impl Counters {
         self.rows = op(self.rows, *rows);
         self.unfollowed = op(self.unfollowed, *unfollowed);
         self.unannounced = op(self.unannounced, *unannounced);
+        self.in_lanes = op(self.in_lanes, *in_lanes);
     }
 }

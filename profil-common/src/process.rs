@@ -10,6 +10,8 @@ pub mod process_flags {
     pub const EXITED: u32 = 1 << 3;
     /// The process has yet to exec the program that is meant: its exec turns this bit into `SELECTED`.
     pub const FROM_EXEC: u32 = 1 << 4;
+    /// With [`DENSE`]: the bins are 16-bit lanes of an array that the process has mapped over its own buffer.
+    pub const LANES: u32 = 1 << 5;
 }
 
 /// What the tick knows about a process (thread group), keyed by its tgid in the initial PID namespace.

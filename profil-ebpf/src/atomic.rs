@@ -1,9 +1,13 @@
-//! Atomic additions: compiled to `lock xadd`, which every CPU sees whole.
+//! Atomic additions, which every CPU sees whole.
 //!
-//! None returns the earlier value: the instructions that do came with Linux 5.12, and one of them anywhere in an
-//! object keeps older kernels from loading it.
+//! Those to words of their own are `lock xadd` and return nothing: instructions that return the earlier value came with
+//! Linux 5.12, and one of them anywhere in a program keeps older kernels from loading it. [`add_to_lane`] needs one, and
+//! so is only for programs that an older kernel can do without.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
+
+/// Tries of [`add_to_lane`]: each failure means that another CPU has just added to the same word.
+const TRIES: u32 = 16;
 
 /// Adds to a counter that other CPUs add to as well.
 ///
@@ -23,4 +27,28 @@ pub unsafe fn add_u64(counter: *mut u64, count: u64) {
 pub unsafe fn add_u32(counter: *mut u32, count: u32) {
     // SAFETY: the caller's promise; the verifier has proved the bounds.
     unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::Relaxed }>(counter, count) };
+}
+
+/// Adds one to a 16-bit lane of a word, which wraps without a carry into the next lane; false when other CPUs were
+/// faster every time.
+///
+/// # Safety
+/// As for [`add_u64`]. User space may write the word as well, and does what it likes.
+#[inline(always)]
+pub unsafe fn add_to_lane(word: *mut u64, lane: u32) -> bool {
+    let shift = (lane & 3) * 16;
+    let mask = 0xffff_u64 << shift;
+    for _ in 0..TRIES {
+        // SAFETY: the caller's promise.
+        let old = unsafe { core::ptr::read_volatile(word) };
+        let new = (old & !mask) | (old.wrapping_add(1 << shift) & mask);
+        // SAFETY: the caller's promise.
+        let (_, done) = unsafe {
+            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(word, old, new)
+        };
+        if done {
+            return true;
+        }
+    }
+    false
 }

@@ -61,15 +61,16 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
         return 0;
     };
     let image = new_image(cpu());
+    let own_periods = setting!(period_ns) == 0;
     // SAFETY: the lookup returned a live value; only this thread changes the image of its process, since exec has
     // ended all others, and each field is one aligned word.
     let (old_image, flags) = unsafe {
         let old_image = core::ptr::read_volatile(&raw const (*process).image);
-        let mut flags = core::ptr::read_volatile(&raw const (*process).flags) & !pf::DENSE;
+        let mut flags = core::ptr::read_volatile(&raw const (*process).flags) & !(pf::DENSE | pf::LANES);
         if flags & pf::FROM_EXEC != 0 {
             flags = flags & !pf::FROM_EXEC | pf::SELECTED;
         }
-        if setting!(period_ns) == 0 {
+        if own_periods {
             // Only its bins gave it a period.
             flags &= !pf::SELECTED;
         }

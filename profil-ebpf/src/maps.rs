@@ -37,6 +37,10 @@ pub static RANGES: Array<RangeTable, { MAX_SLOTS as usize }, { BPF_F_MMAPABLE as
 #[btf_map]
 pub static BINS: ArrayOfMaps<Array<BinChunk, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
 
+/// Lanes, by slot: four bins of 16 bits in each word. A process has mapped its own over its buffer.
+#[btf_map]
+pub static LANES: ArrayOfMaps<Array<u64, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
+
 /// Sparse rows that each CPU keeps to itself, both halves; the loader sizes it. See [`FrontRow::first_of`].
 #[btf_map]
 pub static FRONT: Array<FrontRow, { 2 * FRONT_ROWS as usize }, { BPF_F_MMAPABLE as usize }> = Array::new();

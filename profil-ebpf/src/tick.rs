@@ -22,12 +22,19 @@ const EEXIST: i32 = -17;
 /// Runs at each expiry of a CPU's clock.
 #[perf_event]
 pub fn tick(ctx: PerfEventContext) -> u32 {
-    run(&ctx);
+    run::<false>(&ctx);
+    0
+}
+
+/// As [`tick`], for sessions that may have processes with lanes. Minimum kernel: 5.12.
+#[perf_event]
+pub fn tick_with_lanes(ctx: PerfEventContext) -> u32 {
+    run::<true>(&ctx);
     0
 }
 
 #[inline(always)]
-fn run(ctx: &PerfEventContext) {
+fn run<const LANES: bool>(ctx: &PerfEventContext) {
     // SAFETY: a helper without arguments.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     let Some(counters) = maps::COUNTERS.get_ptr_mut(cpu) else {
@@ -62,7 +69,7 @@ fn run(ctx: &PerfEventContext) {
     }
     // SAFETY: see above.
     unsafe { (*counters).ticks += 1 };
-    let outcome = count(ctx, counters, process, cpu, tid);
+    let outcome = count::<LANES>(ctx, counters, process, cpu, tid);
     // The index is written out so that it is a constant in each arm: the verifier sees no variable offset.
     // SAFETY: see above.
     unsafe {
@@ -208,7 +215,13 @@ fn own_period_ns(process: *mut Process) -> u64 {
 
 /// Counts a tick of a wanted thread.
 #[inline(always)]
-fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process, cpu: u32, tid: u32) -> Outcome {
+fn count<const LANES: bool>(
+    ctx: &PerfEventContext,
+    counters: *mut Counters,
+    process: *mut Process,
+    cpu: u32,
+    tid: u32,
+) -> Outcome {
     // SAFETY: ctx.ctx is the context that the kernel passed.
     let in_user = unsafe { arch::is_user(ctx.ctx) };
     let mut mode = 0;
@@ -245,7 +258,9 @@ fn count(ctx: &PerfEventContext, counters: *mut Counters, process: *mut Process,
             core::ptr::read_volatile(&raw const (*process).slot),
         )
     };
-    let outcome = if flags & process_flags::DENSE != 0 && add_to_bin(slot, pc) {
+    let outcome = if LANES && flags & process_flags::LANES != 0 {
+        add_to_lane(counters, slot, pc)
+    } else if flags & process_flags::DENSE != 0 && add_to_bin(slot, pc) {
         Outcome::Binned
     } else if has(sf::STRAYS) {
         let tid = if has(sf::PER_THREAD) { tid } else { 0 };
@@ -303,6 +318,25 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
         core::ptr::write_volatile(&raw mut (*chunk).dirty, 1);
     }
     true
+}
+
+/// Adds one to the lane of a pc.
+#[inline(always)]
+fn add_to_lane(counters: *mut Counters, slot: u32, pc: u64) -> Outcome {
+    // SAFETY: see `add_to_bin`.
+    let Some(bin) = maps::RANGES.get_ptr(slot).and_then(|table| unsafe { (*table).bin_of(pc) }) else {
+        return Outcome::Outside;
+    };
+    let Some(word) = maps::LANES.get_value_ptr_mut(slot, &(bin / 4)) else {
+        return Outcome::Outside;
+    };
+    // SAFETY: a live element; elements are words.
+    if !unsafe { atomic::add_to_lane(word, bin % 4) } {
+        return Outcome::Dropped;
+    }
+    // SAFETY: see `run`.
+    unsafe { (*counters).in_lanes += 1 };
+    Outcome::Binned
 }
 
 /// Adds one to a row of the half of the sparse table that is being filled.

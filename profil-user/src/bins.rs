@@ -17,7 +17,7 @@ use profil_common::limits::BINS_PER_CHUNK;
 use crate::map_memory::MapMemory;
 
 /// `BPF_F_INNER_MAP | BPF_F_MMAPABLE`: the flags of the template in the eBPF object, which must be equal.
-const FLAGS: u32 = 1 << 12 | 1 << 10;
+pub(crate) const FLAGS: u32 = 1 << 12 | 1 << 10;
 
 /// Words of the memory map that a chunk takes.
 const CHUNK_WORDS: usize = size_of::<BinChunk>() / size_of::<u64>();

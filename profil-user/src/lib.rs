@@ -12,6 +12,7 @@ pub mod copier;
 pub mod doctor;
 pub mod histogram;
 pub mod images;
+pub mod lanes;
 pub mod launch;
 pub mod map_memory;
 pub mod maps;

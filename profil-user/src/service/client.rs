@@ -37,7 +37,7 @@ impl Client {
             }
             self.under_way = None;
         }
-        self.place.bins.drain()
+        self.place.storage.drain()
     }
 
     /// Whether the program that called is gone.

@@ -1,6 +1,7 @@
 //! One connection: hello, a call, and its reply.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use profil_common::wire::{Area, Call, Hello, MAGIC, MAX_MESSAGE, MalformedCall, Reply, VERSION, reply_flags};
@@ -80,12 +81,14 @@ pub(super) struct Order {
 }
 
 /// What becomes of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) errno: i32,
     pub(super) period_ns: u64,
     /// [`reply_flags`].
     pub(super) flags: u32,
+    /// The lanes to be mapped.
+    pub(super) lanes: Option<OwnedFd>,
 }
 
 impl Answer {
@@ -96,6 +99,10 @@ impl Answer {
     pub(super) fn on(period_ns: u64) -> Answer {
         Answer { period_ns, flags: reply_flags::ON, ..Answer::default() }
     }
+
+    pub(super) fn with_lanes(self, lanes: OwnedFd) -> Answer {
+        Answer { flags: self.flags | reply_flags::ZERO_COPY, lanes: Some(lanes), ..self }
+    }
 }
 
 /// Holds a conversation to its end.
@@ -103,16 +110,17 @@ impl Answer {
 /// # Errors
 /// [`Refusal`]; the caller has been told.
 pub(super) async fn hold(connection: Connection, desk: mpsc::Sender<Order>) -> Result<(), Refusal> {
-    let result = converse(&connection, desk).await;
-    let answer = match &result {
-        Ok(answer) => *answer,
-        Err(refusal) => Answer::failure(refusal.errno()),
+    let (answer, result) = match converse(&connection, desk).await {
+        Ok(answer) => (answer, Ok(())),
+        Err(refusal) => (Answer::failure(refusal.errno()), Err(refusal)),
     };
-    let Answer { errno, period_ns, flags } = answer;
+    let Answer { errno, period_ns, flags, lanes } = answer;
     let reply = Reply { magic: MAGIC, errno: errno as u32, period_ns, flags, reserved: 0 };
-    match tokio::time::timeout(CALL_PATIENCE, connection.send(&reply.to_bytes())).await {
+    let reply = reply.to_bytes();
+    let sending = connection.send(&reply, lanes.as_ref());
+    match tokio::time::timeout(CALL_PATIENCE, sending).await {
         Ok(Err(error)) if result.is_ok() => Err(Refusal::Broken(error)),
-        _ => result.map(drop),
+        _ => result,
     }
 }
 
@@ -122,7 +130,7 @@ async fn converse(connection: &Connection, desk: mpsc::Sender<Order>) -> Result<
     let caller = Caller::open(peer);
     let nonce = nonce().map_err(Refusal::Broken)?;
     let hello = Hello { magic: MAGIC, version: VERSION, nonce };
-    connection.send(&hello.to_bytes()).await.map_err(Refusal::Broken)?;
+    connection.send(&hello.to_bytes(), None).await.map_err(Refusal::Broken)?;
     let received = tokio::time::timeout(CALL_PATIENCE, connection.receive(MAX_MESSAGE)).await;
     let received = received.map_err(|_| Refusal::Silent)?.map_err(Refusal::Broken)?;
     if received.oversized {

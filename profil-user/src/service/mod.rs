@@ -34,7 +34,7 @@ use crate::clock::{Clock, ClockError};
 use crate::copier::{ClientId, Copiers, LostClient, OpenError};
 use crate::rate::Rate;
 use crate::readiness::Readiness;
-use crate::session::{self, Session, SessionConfig, SessionError};
+use crate::session::{self, LaneUse, Session, SessionConfig, SessionError};
 use crate::tally::Tally;
 use budget::Budget;
 use caller::Caller;
@@ -42,9 +42,9 @@ use client::Client;
 use connections::Connections;
 use conversation::{Answer, Order, Refusal};
 use hush::Hush;
-use plan::{BadBufferMeans, Layout, Plan};
+use plan::{BadBufferMeans, Delivery, Layout, Plan};
 use queue::Queue;
-use slots::{Place, SlotError, Slots};
+use slots::{Place, SlotError, Slots, Storage};
 
 pub use budget::{Limits, OverBudget};
 pub use socket::{ListenError, Listener};
@@ -84,6 +84,8 @@ pub struct ServiceReport {
     pub turned_on: u64,
     /// Ticks that were drained from bins.
     pub drained: u64,
+    /// Ticks that the kernel counted in the programs' own buffers.
+    pub in_lanes: u64,
     /// Clients whose buffer went away or could not be written.
     pub lost: u64,
     /// Calls that were refused.
@@ -93,7 +95,7 @@ pub struct ServiceReport {
 impl ServiceReport {
     /// Whether the bins held what the counters say, and every tick has one outcome.
     pub fn adds_up(&self) -> bool {
-        self.tally.adds_up() && self.drained == self.tally.outcome(Outcome::Binned)
+        self.tally.adds_up() && self.drained + self.in_lanes == self.tally.outcome(Outcome::Binned)
     }
 }
 
@@ -154,7 +156,7 @@ impl Service {
     pub fn start(rate: Rate, limits: Limits) -> Result<Service, ServiceError> {
         // Each client has a period of its own.
         let settings = Settings { period_ns: 0, clock_ns: rate.clock_ns, ..Settings::NONE };
-        let session = Session::load(&SessionConfig::new(settings))?;
+        let session = Session::load(&SessionConfig { lanes: LaneUse::Wanted, ..SessionConfig::new(settings) })?;
         let clock = Clock::on_cpus(session.program()?, &session::online_cpus()?, rate.clock_ns)?;
         clock.start()?;
         let (lost_sender, lost) = mpsc::unbounded_channel();
@@ -267,7 +269,16 @@ impl Service {
             reply(answer, Answer::failure(libc::EAGAIN));
             return Ok(());
         }
-        let place = match self.slots.take(&mut self.session, uid, layout.ranges.nbins) {
+        let mut layout = layout;
+        if !self.session.takes_lanes() {
+            layout.delivery = Delivery::Copied;
+        }
+        let nbins = layout.ranges.nbins;
+        let place = match layout.delivery {
+            Delivery::Copied => self.slots.take(&mut self.session, uid, nbins),
+            Delivery::Mapped => self.slots.take_lanes(&mut self.session, uid, nbins),
+        };
+        let place = match place {
             Ok(place) => place,
             Err(error) => {
                 self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
@@ -288,9 +299,15 @@ impl Service {
         self.next_id += 1;
         let hz = if hz == 0 { DEFAULT_HZ } else { hz };
         let period_ns = (1_000_000_000 / u64::from(hz)).max(self.clock_ns);
-        let buffers = layout.buffers.clone();
+        let Layout { delivery, buffers, .. } = &*layout;
+        let (delivery, buffers) = (*delivery, buffers.clone());
         self.opening.insert(id, Opening { caller, layout, place, period_ns, answer });
         let opened = self.opened.0.clone();
+        if delivery == Delivery::Mapped {
+            // The caller writes to its buffer itself: there is nothing to look at.
+            let _stopped = opened.send(Opened { id, verdict: Ok(()) });
+            return Ok(());
+        }
         self.copiers.open(uid, id, space, buffers, move |verdict| {
             // The service that would take it is gone with its clients.
             let _stopped = opened.send(Opened { id, verdict });
@@ -319,10 +336,21 @@ impl Service {
         self.session.set_ranges(place.slot, &layout.ranges)?;
         let cpu_at_start = target.cpu_time().unwrap_or_default();
         // From here on the ticks of a call before it go into these bins: one store in the kernel's table.
-        let image = self.session.make_known(tgid, pf::SELECTED | pf::DENSE, place.slot)?;
+        let (kind, answered) = match &place.storage {
+            Storage::Bins(_) => (pf::DENSE, Answer::on(period_ns)),
+            Storage::Lanes(lanes) => match lanes.descriptor() {
+                Ok(lanes) => (pf::DENSE | pf::LANES, Answer::on(period_ns).with_lanes(lanes)),
+                Err(error) => {
+                    self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                    self.put_back(place);
+                    return self.turn_off(tgid, answer, Answer::failure(libc::EMFILE));
+                }
+            },
+        };
+        let image = self.session.make_known(tgid, pf::SELECTED | kind, place.slot)?;
         let client = Client { id, uid, target, space, image, place, period_ns, cpu_at_start, under_way: None };
         self.report.turned_on += 1;
-        let answer = (answer, Answer::on(period_ns));
+        let answer = (answer, answered);
         if client.is_gone() {
             // It has exec'd or ended since it called, maybe before the hooks knew it.
             self.session.forget(tgid)?;
@@ -388,6 +416,7 @@ impl Service {
 
     /// Drops clients whose end no event told, because the ring was full.
     fn look_for_gone(&mut self) -> Result<(), ServiceError> {
+        self.slots.bury_ghosts();
         let gone: Vec<u32> =
             self.clients.iter().filter(|(_, client)| client.is_gone()).map(|(tgid, _)| *tgid).collect();
         gone.into_iter().try_for_each(|tgid| self.drop_client(tgid, None))
@@ -412,7 +441,7 @@ impl Service {
             return reply(answer, Answer::default());
         };
         // Behind what is under way: the copier keeps the order.
-        let runs = client.place.bins.drain();
+        let runs = client.place.storage.drain();
         self.report.drained += total(&runs);
         let (written, done) = oneshot::channel();
         self.copiers.flush(client.id, runs, Some(written));
@@ -426,7 +455,7 @@ impl Service {
         }
         self.session.wait_for_ticks()?;
         for Leaving { mut client, answer, end } in std::mem::take(&mut self.leaving) {
-            let runs = client.place.bins.drain_all();
+            let runs = client.place.storage.drain_all();
             self.report.drained += total(&runs);
             if let Some(used) = client.cpu_time(end.as_ref()) {
                 self.cpu_time += used;
@@ -476,7 +505,8 @@ impl Service {
         let seconds = self.cpu_time.as_secs_f64();
         // Clients may have had different rates; what counts is how many ticks there should have been.
         let hz = if seconds > 0.0 { self.expected / seconds } else { f64::from(DEFAULT_HZ) };
-        ServiceReport { tally: Tally::new(counters, hz, Some(seconds)), ..self.report.clone() }
+        let tally = Tally::new(counters, hz, Some(seconds));
+        ServiceReport { tally, in_lanes: counters.in_lanes, ..self.report.clone() }
     }
 }
 
@@ -499,7 +529,7 @@ fn answer_after(done: oneshot::Receiver<()>, answer: oneshot::Sender<Answer>, wi
 
 fn errno_of(error: &SlotError) -> i32 {
     match error {
-        SlotError::Budget(_) | SlotError::Bins(_) => libc::ENOMEM,
+        SlotError::Budget(_) | SlotError::Bins(_) | SlotError::Lanes(_) => libc::ENOMEM,
         SlotError::Full { .. } => libc::EAGAIN,
         SlotError::Session(_) => libc::EIO,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use profil_common::limits::{MAX_BINS, MAX_RANGES};
-use profil_common::wire::{Area, Call, CallKind};
+use profil_common::wire::{Area, Call, CallKind, call_flags};
 use profil_common::{Convention, Range, RangeTable, Region, Request};
 
 use crate::copier::BufferPlan;
@@ -29,8 +29,19 @@ pub struct Layout {
     pub ranges: RangeTable,
     /// The buffers, by the bins that they take.
     pub buffers: Vec<BufferPlan>,
+    /// How the counts come into them.
+    pub delivery: Delivery,
     /// What a buffer that cannot be written comes to.
     pub bad_buffer: BadBufferMeans,
+}
+
+/// How the counts come into the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// We add them to it.
+    Copied,
+    /// The caller maps the kernel's array over it.
+    Mapped,
 }
 
 /// What a call with a bad buffer comes to; profiling is off in any case.
@@ -108,13 +119,13 @@ impl Plan {
                 let [area] = areas else {
                     return Err(PlanError::Areas { areas: areas.len() });
                 };
-                profil(*convention, area, call.width)
+                profil(*convention, area, call.width, call.flags & call_flags::ZERO_COPY != 0)
             }
         }
     }
 }
 
-fn profil(convention: Convention, area: &Area, width: u32) -> Result<Plan, PlanError> {
+fn profil(convention: Convention, area: &Area, width: u32, zero_copy: bool) -> Result<Plan, PlanError> {
     let Area { buffer, bytes, offset, scale } = *area;
     match (convention, buffer) {
         (Convention::Linux | Convention::Glibc, 0) => return Ok(Plan::Off),
@@ -136,7 +147,11 @@ fn profil(convention: Convention, area: &Area, width: u32) -> Result<Plan, PlanE
     }
     let bad_buffer = if convention == Convention::Bsd { BadBufferMeans::Efault } else { BadBufferMeans::Success };
     let buffers = vec![plan_of(area, region.nbins, 0, width, AtLimit::Wrap)];
-    Ok(Plan::On(Box::new(Layout { ranges: RangeTable::single(region), buffers, bad_buffer })))
+    // A page of anything but bins must not be mapped over.
+    let page = rustix::param::page_size() as u64;
+    let is_whole_pages = buffer % page == 0 && bytes % page == 0;
+    let delivery = if zero_copy && width == 2 && is_whole_pages { Delivery::Mapped } else { Delivery::Copied };
+    Ok(Plan::On(Box::new(Layout { ranges: RangeTable::single(region), buffers, delivery, bad_buffer })))
 }
 
 fn plan_of(area: &Area, nbins: u32, first_bin: u32, width: u32, at_limit: AtLimit) -> BufferPlan {
@@ -189,7 +204,8 @@ fn sprofil(areas: &[Area], width: u32) -> Result<Plan, PlanError> {
     let places = ranges.ranges.get_mut(..flat.len()).ok_or(PlanError::Ranges { ranges: flat.len() })?;
     places.copy_from_slice(&flat);
     ranges.len = flat.len() as u32;
-    Ok(Plan::On(Box::new(Layout { ranges, buffers, bad_buffer: BadBufferMeans::Efault })))
+    let (delivery, bad_buffer) = (Delivery::Copied, BadBufferMeans::Efault);
+    Ok(Plan::On(Box::new(Layout { ranges, buffers, delivery, bad_buffer })))
 }
 
 /// Ranges that do not overlap, ascending: where entries do, the one with the higher start keeps its range, and of those
@@ -322,6 +338,24 @@ mod tests {
         let areas = |count: u64| (0..count).map(|n| area(0x9000, 8, 0x1000 * (n + 1), 65_536)).collect::<Vec<_>>();
         assert_eq!(sprofil(2, &areas(64)).expect("as many as there may be").ranges.len, 64);
         assert_eq!(sprofil(2, &areas(65)).expect_err("one too many"), PlanError::Ranges { ranges: 65 });
+    }
+
+    #[test]
+    fn only_whole_pages_of_sixteen_bit_bins_are_mapped() {
+        let delivery = |kind, width, area| {
+            let call = Call { flags: call_flags::ZERO_COPY, ..call(kind, GLIBC, width) };
+            match Plan::of(&call, &[area]) {
+                Ok(Plan::On(layout)) => layout.delivery,
+                other => panic!("{other:?}"),
+            }
+        };
+        let page = rustix::param::page_size() as u64;
+        let pages = area(16 * page, 2 * page, 0x1000, 65_536);
+        assert_eq!(delivery(CallKind::Profil, 2, pages), Delivery::Mapped);
+        assert_eq!(delivery(CallKind::Profil, 4, pages), Delivery::Copied);
+        assert_eq!(delivery(CallKind::Sprofil, 2, pages), Delivery::Copied);
+        assert_eq!(delivery(CallKind::Profil, 2, Area { buffer: pages.buffer + 2, ..pages }), Delivery::Copied);
+        assert_eq!(delivery(CallKind::Profil, 2, Area { bytes: pages.bytes - 2, ..pages }), Delivery::Copied);
     }
 
     #[test]

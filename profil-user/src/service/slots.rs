@@ -3,13 +3,13 @@
 //! Putting bins into a slot takes a grace period, 8 to 16 ms, in which the service answers nobody. Bins are never reset,
 //! so those of a client that is gone serve the next one of the same size at once.
 
-use profil_common::BinChunk;
 use profil_common::limits::{BINS_PER_CHUNK, MAX_SLOTS};
+use profil_common::{BinChunk, RangeTable};
 
 use super::budget::{Budget, OverBudget};
-use crate::bins::{Bins, BinsError};
+use crate::bins::{Bins, BinsError, Run};
+use crate::lanes::{self, Lanes, LanesError};
 use crate::session::{Session, SessionError};
-use profil_common::RangeTable;
 
 /// Bins without a client that are kept for the next one.
 const WARM_MAX: usize = 64;
@@ -29,6 +29,9 @@ pub enum SlotError {
     /// The bins cannot be made.
     #[error(transparent)]
     Bins(#[from] BinsError),
+    /// The lanes cannot be made.
+    #[error(transparent)]
+    Lanes(#[from] LanesError),
     /// The bins cannot be put into the slot.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -37,16 +40,44 @@ pub enum SlotError {
 /// A slot with bins, of one client or warm.
 pub(super) struct Place {
     pub(super) slot: u32,
-    pub(super) bins: Bins,
-    chunks: u32,
+    pub(super) storage: Storage,
+    /// Memory that it takes.
+    bytes: u64,
     /// The user that the memory is charged to.
     uid: u32,
 }
 
-impl Place {
-    fn bytes(&self) -> u64 {
-        bytes_of(self.chunks)
+/// What the ticks of a client are counted in.
+pub(super) enum Storage {
+    /// Bins that we copy from.
+    Bins(Bins),
+    /// Lanes that the client has mapped.
+    Lanes(Lanes),
+}
+
+impl Storage {
+    /// Ticks since the last drain; what is in lanes is not ours to drain.
+    pub(super) fn drain(&mut self) -> Vec<Run> {
+        match self {
+            Storage::Bins(bins) => bins.drain(),
+            Storage::Lanes(_) => Vec::new(),
+        }
     }
+
+    /// As [`Storage::drain`], but misses nothing: for the last drain.
+    pub(super) fn drain_all(&mut self) -> Vec<Run> {
+        match self {
+            Storage::Bins(bins) => bins.drain_all(),
+            Storage::Lanes(_) => Vec::new(),
+        }
+    }
+}
+
+/// Lanes whose client is off, and which somebody may still have mapped.
+struct Ghost {
+    id: u32,
+    bytes: u64,
+    uid: u32,
 }
 
 fn bytes_of(chunks: u32) -> u64 {
@@ -57,13 +88,14 @@ fn bytes_of(chunks: u32) -> u64 {
 pub(super) struct Slots {
     free: Vec<u32>,
     warm: Vec<Place>,
+    ghosts: Vec<Ghost>,
     budget: Budget,
 }
 
 impl Slots {
     pub(super) fn new(budget: Budget) -> Slots {
         // The last one is the session's own, to wait for ticks with.
-        Slots { free: (0..MAX_SLOTS - 1).rev().collect(), warm: Vec::new(), budget }
+        Slots { free: (0..MAX_SLOTS - 1).rev().collect(), warm: Vec::new(), ghosts: Vec::new(), budget }
     }
 
     /// A place with room for `nbins` bins.
@@ -71,7 +103,7 @@ impl Slots {
         let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1).next_power_of_two();
         let bytes = bytes_of(chunks);
         self.budget.check_process(bytes)?;
-        if let Some(index) = self.warm.iter().position(|place| place.chunks == chunks) {
+        if let Some(index) = self.warm.iter().position(|place| place.bytes == bytes) {
             let mut place = self.warm.swap_remove(index);
             self.budget.refund(place.uid, bytes);
             if let Err(error) = self.budget.charge(uid, bytes) {
@@ -89,7 +121,7 @@ impl Slots {
             self.budget.charge(uid, bytes)?;
         }
         match self.make(session, chunks) {
-            Ok((slot, bins)) => Ok(Place { slot, bins, chunks, uid }),
+            Ok((slot, bins)) => Ok(Place { slot, storage: Storage::Bins(bins), bytes, uid }),
             Err(error) => {
                 self.budget.refund(uid, bytes);
                 Err(error)
@@ -110,8 +142,56 @@ impl Slots {
         Ok((slot, bins))
     }
 
+    /// A place with lanes. They are not used again: who has them mapped may go on writing.
+    pub(super) fn take_lanes(&mut self, session: &mut Session, uid: u32, lanes: u32) -> Result<Place, SlotError> {
+        let bytes = u64::from(lanes) * 2;
+        self.budget.check_process(bytes)?;
+        self.bury_ghosts();
+        if self.free.is_empty() {
+            self.cool(session, 0)?;
+        }
+        if self.budget.charge(uid, bytes).is_err() {
+            self.cool(session, 0)?;
+            self.budget.charge(uid, bytes)?;
+        }
+        let mut make = || {
+            let lanes = Lanes::new(lanes)?;
+            let slot = self.free.last().copied().ok_or(SlotError::Full { clients: MAX_SLOTS - 1 })?;
+            session.set_lanes(slot, &lanes)?;
+            Ok((slot, lanes))
+        };
+        match make() {
+            Ok((slot, lanes)) => {
+                self.free.pop();
+                Ok(Place { slot, storage: Storage::Lanes(lanes), bytes, uid })
+            }
+            Err(error) => {
+                self.budget.refund(uid, bytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes lanes that nobody holds any more off their users' accounts.
+    pub(super) fn bury_ghosts(&mut self) {
+        let budget = &mut self.budget;
+        self.ghosts.retain(|ghost| {
+            let gone = lanes::are_gone(ghost.id);
+            if gone {
+                budget.refund(ghost.uid, ghost.bytes);
+            }
+            !gone
+        });
+    }
+
     /// Takes a place back. Its bins must be drained, and no tick be under way with it.
     pub(super) fn put_back(&mut self, session: &mut Session, place: Place) -> Result<(), SlotError> {
+        if let Storage::Lanes(lanes) = &place.storage {
+            session.clear_lanes(place.slot)?;
+            self.free.push(place.slot);
+            self.ghosts.push(Ghost { id: lanes.id(), bytes: place.bytes, uid: place.uid });
+            return Ok(());
+        }
         self.warm.push(place);
         if self.warm.len() > WARM_MAX { self.cool(session, WARM_MAX / 2) } else { Ok(()) }
     }
@@ -122,7 +202,7 @@ impl Slots {
             let Place { slot, .. } = self.warm[0];
             session.clear_bins(slot)?;
             let place = self.warm.remove(0);
-            self.budget.refund(place.uid, place.bytes());
+            self.budget.refund(place.uid, place.bytes);
             self.free.push(slot);
         }
         Ok(())

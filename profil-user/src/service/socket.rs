@@ -1,12 +1,13 @@
 //! The listening socket and its connections: sequenced packets, so that a message comes whole or not at all.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketAddrUnix,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, sockopt,
 };
 use tokio::io::Interest;
@@ -145,12 +146,22 @@ impl Connection {
         self.socket.async_io(Interest::READABLE, |socket| receive(socket, largest)).await
     }
 
-    /// Sends a message.
+    /// Sends a message, and a descriptor with it.
     ///
     /// # Errors
     /// `BrokenPipe` when the other side has closed.
-    pub async fn send(&self, message: &[u8]) -> io::Result<()> {
-        let send = |socket: &OwnedFd| rustix::net::send(socket, message, SendFlags::NOSIGNAL).map_err(io::Error::from);
+    pub async fn send(&self, message: &[u8], descriptor: Option<&OwnedFd>) -> io::Result<()> {
+        let send = |socket: &OwnedFd| {
+            let descriptors = descriptor.map(|descriptor| [descriptor.as_fd()]);
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if let Some(descriptors) = &descriptors {
+                // There is room for exactly this one.
+                ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+            }
+            let message = [IoSlice::new(message)];
+            rustix::net::sendmsg(socket, &message, &mut ancillary, SendFlags::NOSIGNAL).map_err(io::Error::from)
+        };
         self.socket.async_io(Interest::WRITABLE, send).await.map(drop)
     }
 }

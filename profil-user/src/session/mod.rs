@@ -18,6 +18,7 @@ use profil_common::{
 };
 
 use crate::bins::Bins;
+use crate::lanes::Lanes;
 use crate::map_memory::MapMemory;
 use crate::probe::Features;
 use crate::probe::btf;
@@ -30,6 +31,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 
 /// The program that the clock runs.
 const TICK: &str = "tick";
+
+/// The program that the clock runs when processes may have lanes.
+const TICK_WITH_LANES: &str = "tick_with_lanes";
 
 /// Words of a seat: owner, image, CPU time, and flags with slot.
 const SEAT_WORDS: usize = size_of::<Seat>() / size_of::<u64>();
@@ -48,8 +52,19 @@ pub struct SessionConfig {
     pub rows: u32,
     /// Processes that can be known at the same time.
     pub processes: u32,
+    /// Whether processes may have lanes.
+    pub lanes: LaneUse,
     /// What the hooks say of their doings.
     pub log: HookLog,
+}
+
+/// Whether a session may have processes with lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneUse {
+    /// None has any.
+    None,
+    /// Some may, if the kernel takes the program for it (5.12).
+    Wanted,
 }
 
 /// Whether the hooks log.
@@ -64,7 +79,7 @@ pub enum HookLog {
 impl SessionConfig {
     /// Default sizes.
     pub fn new(settings: Settings) -> SessionConfig {
-        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, log: HookLog::Off }
+        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, lanes: LaneUse::None, log: HookLog::Off }
     }
 }
 
@@ -80,6 +95,9 @@ pub struct Session {
     threads: HashMap<MapData, u32, u32>,
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
+    lanes: ArrayOfMaps<MapData>,
+    /// Name of the program that the clock runs.
+    tick: &'static str,
     halves: [Half; 2],
     front: Front,
     events: RingBuf<MapData>,
@@ -98,7 +116,7 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes, log } = config;
+        let SessionConfig { settings, rows, processes, lanes, log } = config;
         let settings = for_this_kernel(*settings)?;
         let level: u8 = match log {
             HookLog::Off => 0,
@@ -115,8 +133,7 @@ impl Session {
             .map_max_entries("PROCESSES", *processes)
             .load(OBJECT)
             .map_err(|source| SessionError::Load { source })?;
-        let tick: &mut PerfEvent = program(&mut ebpf, TICK)?;
-        tick.load().map_err(|source| refused(TICK, source))?;
+        let tick = load_tick(&mut ebpf, *lanes)?;
         for name in HOOKS {
             let program: &mut RawTracePoint = program(&mut ebpf, name)?;
             program.load().map_err(|source| refused(name, source))?;
@@ -141,6 +158,8 @@ impl Session {
             threads: take_typed(&mut ebpf, "THREADS")?,
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
+            lanes: take_typed(&mut ebpf, "LANES")?,
+            tick,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
             front: Front::new(front),
             events: take_typed(&mut ebpf, "EVENTS")?,
@@ -156,11 +175,11 @@ impl Session {
     /// # Errors
     /// [`SessionError::Missing`] when the object has no such program.
     pub fn program(&self) -> Result<BorrowedFd<'_>, SessionError> {
-        let fd = self.ebpf.program(TICK).and_then(|program| match program {
+        let fd = self.ebpf.program(self.tick).and_then(|program| match program {
             aya::programs::Program::PerfEvent(program) => program.fd().ok(),
             _ => None,
         });
-        fd.map(AsFd::as_fd).ok_or(SessionError::Missing { name: TICK })
+        fd.map(AsFd::as_fd).ok_or(SessionError::Missing { name: self.tick })
     }
 
     /// Sum of all CPUs' counters.
@@ -187,7 +206,8 @@ impl Session {
             unfollowed: at(11),
             unannounced: at(12),
             epoch: at(13),
-            reserved: [0; 2],
+            in_lanes: at(14),
+            reserved: 0,
         }
     }
 
@@ -250,6 +270,28 @@ impl Session {
     pub fn set_bins(&mut self, slot: u32, ranges: &RangeTable, bins: &Bins) -> Result<(), SessionError> {
         self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })?;
         self.bins.set(slot, bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+    }
+
+    /// Whether processes may have lanes: they were asked for, and the kernel takes the program.
+    pub fn takes_lanes(&self) -> bool {
+        self.tick == TICK_WITH_LANES
+    }
+
+    /// Puts lanes into a slot. Takes a grace period.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn set_lanes(&mut self, slot: u32, lanes: &Lanes) -> Result<(), SessionError> {
+        self.lanes.set(slot, lanes.map(), 0).map_err(|source| SessionError::Map { name: "LANES", source })
+    }
+
+    /// Takes the lanes out of a slot: the kernel then holds them only for who has mapped them. Takes a grace period.
+    ///
+    /// # Errors
+    /// [`SessionError::Map`].
+    pub fn clear_lanes(&mut self, slot: u32) -> Result<(), SessionError> {
+        let spare = Lanes::new(1).map_err(|error| SessionError::Read { name: "LANES", source: io::Error::other(error) })?;
+        self.set_lanes(slot, &spare)
     }
 
     /// Puts other ranges into a slot that keeps its bins. No process may have the slot, and no tick with it be under way.
@@ -335,6 +377,21 @@ self.displace_bins(slot)
             logger.flush();
         }
     }
+}
+
+/// Loads the program that the clock will run, and says which it is.
+fn load_tick(ebpf: &mut Ebpf, lanes: LaneUse) -> Result<&'static str, SessionError> {
+    if lanes == LaneUse::Wanted {
+        let tick: &mut PerfEvent = program(ebpf, TICK_WITH_LANES)?;
+        match tick.load() {
+            Ok(()) => return Ok(TICK_WITH_LANES),
+            // Whatever keeps the other from loading as well is told by it.
+            Err(error) => log::debug!("no lanes on this kernel: {error}"),
+        }
+    }
+    let tick: &mut PerfEvent = program(ebpf, TICK)?;
+    tick.load().map_err(|source| refused(TICK, source))?;
+    Ok(TICK)
 }
 
 /// Settings with what this kernel decides.

@@ -4,20 +4,21 @@ use super::code::{only_code, without_tests, words};
 use super::{File, Finding};
 
 /// Where unsafe code may be: where the kernel or C is met. A new place needs a reason in its commit.
-const UNSAFE: [&str; 18] = [
+const UNSAFE: [&str; 19] = [
     "profil-common/src/pod.rs",
     "profil-ebpf/src/",
     "profil-shim/src/",
     "profil-user/src/address_space.rs",
     "profil-user/src/bins",
     "profil-user/src/cli/interrupt.rs",
-    "profil-user/src/cli/readiness.rs",
     "profil-user/src/clock",
     "profil-user/src/launch.rs",
     "profil-user/src/map_memory.rs",
     "profil-user/src/probe/",
     "profil-user/src/process/cpu_time.rs",
+    "profil-user/src/readiness.rs",
     "profil-user/src/rows.rs",
+    "profil-user/src/service/socket.rs",
     "profil-user/src/session",
     "profil-user/src/sideband/",
     "profil-user/src/sink/target",
@@ -26,10 +27,11 @@ const UNSAFE: [&str; 18] = [
 ];
 
 /// Where aya may be named: everything else works on plain data, and is tested with no kernel.
-const AYA: [&str; 7] = [
+const AYA: [&str; 8] = [
     "profil-common/src/pod.rs",
     "profil-ebpf/src/",
     "profil-user/src/bins",
+    "profil-user/src/lanes.rs",
     "profil-user/src/probe/",
     "profil-user/src/rows.rs",
     "profil-user/src/session",
