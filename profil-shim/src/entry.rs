@@ -5,11 +5,11 @@ use profil_common::limits::MAX_AREAS;
 use profil_common::wire::{Area, CallKind};
 use profil_common::{Convention, Region, Request};
 
+use crate::errno;
 use crate::libc_functions::Prof;
 use crate::service::Areas;
 use crate::settings::{self, convention_number};
 use crate::switch::{self, By, Effect, Order, Otherwise};
-use crate::errno;
 
 /// `PROF_UINT`: counters of 32 bits.
 const PROF_UINT: c_uint = 1 << 0;
@@ -23,8 +23,7 @@ const PROF_FAST: c_uint = 1 << 1;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn profil(buffer: *mut c_ushort, bufsiz: size_t, offset: size_t, scale: c_uint) -> c_int {
     let convention = settings::read().convention;
-    let area =
-        Area { buffer: buffer as u64, bytes: bufsiz as u64, offset: offset as u64, scale: u64::from(scale) };
+    let area = Area { buffer: buffer as u64, bytes: bufsiz as u64, offset: offset as u64, scale: u64::from(scale) };
     let order = Order {
         kind: CallKind::Profil,
         convention: convention_number(convention),

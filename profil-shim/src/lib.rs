@@ -35,11 +35,16 @@ mod descriptor;
 mod entry;
 mod errno;
 mod fork;
+mod gmon;
+mod gmon_file;
+mod histogram;
 mod libc_functions;
 mod note;
+mod output_name;
 mod overlay;
 mod service;
 mod settings;
+mod sigprof;
 mod switch;
 mod syscall;
 

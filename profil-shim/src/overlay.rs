@@ -22,7 +22,10 @@ pub fn fits(area: Area) -> bool {
     // SAFETY: takes no pointer.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let Ok(page_bytes @ 1..) = u64::try_from(page_bytes) else { return false };
-    area.buffer != 0 && area.bytes != 0 && area.buffer.is_multiple_of(page_bytes) && area.bytes.is_multiple_of(page_bytes)
+    area.buffer != 0
+        && area.bytes != 0
+        && area.buffer.is_multiple_of(page_bytes)
+        && area.bytes.is_multiple_of(page_bytes)
 }
 
 /// Maps an array over the buffer of an area, whose counts are added to those in the array.

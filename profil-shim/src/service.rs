@@ -192,9 +192,8 @@ fn receive_now(socket: &Descriptor) -> Result<Message, c_int> {
     let mut parts = [libc::iovec { iov_base: message.bytes.as_mut_ptr().cast(), iov_len: message.bytes.len() }];
     let mut header = header(&mut parts, &mut control.bytes);
     // SAFETY: the header points to `message` and `control`, with their lengths.
-    let received = unsafe {
-        syscall::recvmsg(socket.number(), &mut header, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC)
-    };
+    let received =
+        unsafe { syscall::recvmsg(socket.number(), &mut header, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
     message.length = received?;
     message.descriptor = descriptor_in(&header).map(Descriptor::own).transpose()?;
     Ok(message)

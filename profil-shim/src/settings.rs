@@ -145,7 +145,7 @@ impl Settings {
 }
 
 /// The number that the messages use for a convention: its index in [`Convention::ALL`].
-pub fn convention_number(convention: Convention) -> u32 {
+pub const fn convention_number(convention: Convention) -> u32 {
     match convention {
         Convention::Bsd => 0,
         Convention::Linux => 1,

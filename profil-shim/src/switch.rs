@@ -104,13 +104,11 @@ pub unsafe fn carry_out(order: &Order) -> Result<By, c_int> {
     let fails = match order.effect {
         // Ticks since the last flush are lost, or more may be written yet: the caller must know.
         Effect::Off => was_on || failure.errno == libc::ETIMEDOUT,
-        Effect::On => false,
-        Effect::Nothing => true,
+        Effect::On | Effect::Nothing => false,
     };
     if fails {
         return Err(failure.errno);
     }
-    note(|note| note.text("no service, so libc counts: errno ").number(failure.errno.unsigned_abs().into()));
     // SAFETY: by the caller.
     unsafe { ask_libc(order, failure.errno) }.map(|()| By::Libc)
 }
@@ -176,19 +174,24 @@ fn is_gone(failure: Failure) -> bool {
 /// # Safety
 /// libc's arguments are what its function may be called with.
 unsafe fn ask_libc(order: &Order, errno: c_int) -> Result<(), c_int> {
+    let say = || note(|note| note.text("no service, so libc is asked: errno ").number(errno.unsigned_abs().into()));
     let counter = match order.otherwise {
         Otherwise::Fail => return Err(errno),
+        _ if order.effect == Effect::Nothing => return Ok(()),
         Otherwise::Profil(..) if order.effect == Effect::Off => {
+            say();
             // What the convention calls off need not be off to libc.
             // SAFETY: turning off takes no memory of the caller's.
             return unsafe { libc_functions::profil(null_mut(), 0, 0, 0) };
         }
         Otherwise::Profil(buffer, bufsiz, offset, scale) => {
+            say();
             // SAFETY: by the caller.
             unsafe { libc_functions::profil(buffer, bufsiz, offset, scale) }?;
             Counters::LIBC_PROFIL
         }
         Otherwise::Sprofil(regions, count, period, flags) => {
+            say();
             // SAFETY: by the caller.
             unsafe { libc_functions::sprofil(regions, count, period, flags) }?;
             Counters::LIBC_SPROFIL
