@@ -43,9 +43,8 @@ pub unsafe fn add_to_lane(word: *mut u64, lane: u32) -> bool {
         let old = unsafe { core::ptr::read_volatile(word) };
         let new = (old & !mask) | (old.wrapping_add(1 << shift) & mask);
         // SAFETY: the caller's promise.
-        let (_, done) = unsafe {
-            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(word, old, new)
-        };
+        let (_, done) =
+            unsafe { atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(word, old, new) };
         if done {
             return true;
         }

@@ -53,8 +53,8 @@ impl Lanes {
         let words = lanes.div_ceil(LANES_PER_WORD).max(1);
         let definition =
             aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, size_of::<u64>() as u32, words, bins::FLAGS);
-        let map = MapData::create(definition, "profil_lanes", None)
-            .map_err(|source| LanesError::Create { lanes, source })?;
+        let map =
+            MapData::create(definition, "profil_lanes", None).map_err(|source| LanesError::Create { lanes, source })?;
         let id = map.info().map_err(LanesError::Info)?.id();
         Ok(Lanes { map, id })
     }

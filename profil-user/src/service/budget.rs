@@ -114,8 +114,14 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits =
-        Limits { process_bytes: 10, user_bytes: 20, total_bytes: 30, user_clients: 1, user_connections: 1, connections: 1 };
+    const LIMITS: Limits = Limits {
+        process_bytes: 10,
+        user_bytes: 20,
+        total_bytes: 30,
+        user_clients: 1,
+        user_connections: 1,
+        connections: 1,
+    };
 
     #[test]
     fn bins_count_for_their_user_and_for_all_until_they_are_gone() {

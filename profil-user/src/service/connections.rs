@@ -41,7 +41,10 @@ impl Connections {
             return;
         }
         if self.conversations.len() >= self.limits.connections as usize {
-            hush.warn(format_args!("closed a connection of user {uid}: there are {} already", self.conversations.len()));
+            hush.warn(format_args!(
+                "closed a connection of user {uid}: there are {} already",
+                self.conversations.len()
+            ));
             return;
         }
         *of_user += 1;

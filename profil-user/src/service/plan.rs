@@ -313,8 +313,10 @@ mod tests {
             let (outer, inner) = (first_bin(0x9000).expect("outer"), first_bin(0xa000).expect("inner"));
             assert_eq!(layout.ranges.len, 3);
             let bins = [0x1000, 0x103f, 0x1040, 0x105f, 0x1060, 0x10ff, 0x1100].map(|pc| layout.ranges.bin_of(pc));
-            let expected =
-                [outer, outer + 0x1f, inner, inner + 0xf, outer + 0x30, outer + 0x7f].map(Some).into_iter().chain([None]);
+            let expected = [outer, outer + 0x1f, inner, inner + 0xf, outer + 0x30, outer + 0x7f]
+                .map(Some)
+                .into_iter()
+                .chain([None]);
             assert!(bins.into_iter().eq(expected), "{bins:?}");
         }
     }

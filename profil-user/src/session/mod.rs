@@ -79,7 +79,13 @@ pub enum HookLog {
 impl SessionConfig {
     /// Default sizes.
     pub fn new(settings: Settings) -> SessionConfig {
-        SessionConfig { settings, rows: DEFAULT_ROWS, processes: DEFAULT_PROCESSES, lanes: LaneUse::None, log: HookLog::Off }
+        SessionConfig {
+            settings,
+            rows: DEFAULT_ROWS,
+            processes: DEFAULT_PROCESSES,
+            lanes: LaneUse::None,
+            log: HookLog::Off,
+        }
     }
 }
 
@@ -290,7 +296,8 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn clear_lanes(&mut self, slot: u32) -> Result<(), SessionError> {
-        let spare = Lanes::new(1).map_err(|error| SessionError::Read { name: "LANES", source: io::Error::other(error) })?;
+        let spare =
+            Lanes::new(1).map_err(|error| SessionError::Read { name: "LANES", source: io::Error::other(error) })?;
         self.set_lanes(slot, &spare)
     }
 
@@ -307,7 +314,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn clear_bins(&mut self, slot: u32) -> Result<(), SessionError> {
-self.displace_bins(slot)
+        self.displace_bins(slot)
     }
 
     /// Drains the sparse table: the rows that were counted into since the last drain, each with its count. A row comes

@@ -1,0 +1,178 @@
+//! From a call to a client: profiling is turned on, or off.
+
+use profil_common::process_flags as pf;
+use tokio::sync::oneshot;
+
+use super::caller::Caller;
+use super::client::Client;
+use super::conversation::{Answer, Order};
+use super::parting::Leaving;
+use super::plan::{BadBufferMeans, Delivery, Layout, Plan};
+use super::slots::{Place, SlotError, Storage};
+use super::{DEFAULT_HZ, Service, ServiceError, chain, reply};
+use crate::copier::{ClientId, OpenError};
+
+/// A call that waits for the verdict on its buffers.
+pub(super) struct Opening {
+    pub(super) caller: Caller,
+    layout: Box<Layout>,
+    place: Place,
+    period_ns: u64,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The verdict.
+pub(super) struct Opened {
+    id: ClientId,
+    verdict: Result<(), OpenError>,
+}
+
+impl Service {
+    /// Begins with what a call asks for.
+    pub(super) fn take(&mut self, order: Order) -> Result<(), ServiceError> {
+        let Order { caller, plan, hz, answer } = order;
+        let tgid = caller.target.initial_tgid();
+        match plan {
+            Plan::Nothing => reply(answer, Answer::default()),
+            Plan::Off => self.turn_off(tgid, answer, Answer::default())?,
+            Plan::Flush => self.flush_for(tgid, answer),
+            Plan::On(layout) => self.open(caller, layout, hz, answer)?,
+        }
+        Ok(())
+    }
+
+    /// Finds a place for the bins of a call, and has its buffers looked at.
+    fn open(
+        &mut self,
+        caller: Caller,
+        layout: Box<Layout>,
+        hz: u32,
+        answer: oneshot::Sender<Answer>,
+    ) -> Result<(), ServiceError> {
+        let uid = caller.uid;
+        let (tgid, pid) = (caller.target.initial_tgid(), caller.target.pid());
+        let of_user = self.clients.values().filter(|client| client.uid == uid).count()
+            + self.opening.values().filter(|opening| opening.caller.uid == uid).count();
+        if of_user >= self.limits.user_clients as usize && !self.clients.contains_key(&tgid) {
+            self.hush.warn(format_args!("refused process {pid}: user {uid} has {of_user} profiled processes already"));
+            reply(answer, Answer::failure(libc::EAGAIN));
+            return Ok(());
+        }
+        let mut layout = layout;
+        if !self.session.takes_lanes() {
+            layout.delivery = Delivery::Copied;
+        }
+        let nbins = layout.ranges.nbins;
+        let place = match layout.delivery {
+            Delivery::Copied => self.slots.take(&mut self.session, uid, nbins),
+            Delivery::Mapped => self.slots.take_lanes(&mut self.session, uid, nbins),
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(error) => {
+                self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                reply(answer, Answer::failure(errno_of(&error)));
+                return Ok(());
+            }
+        };
+        let space = match caller.space.try_clone() {
+            Ok(space) => space,
+            Err(error) => {
+                self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                self.put_back(place);
+                reply(answer, Answer::failure(libc::EMFILE));
+                return Ok(());
+            }
+        };
+        let id = ClientId(self.next_id);
+        self.next_id += 1;
+        let hz = if hz == 0 { DEFAULT_HZ } else { hz };
+        let period_ns = (1_000_000_000 / u64::from(hz)).max(self.clock_ns);
+        let Layout { delivery, buffers, .. } = &*layout;
+        let (delivery, buffers) = (*delivery, buffers.clone());
+        self.opening.insert(id, Opening { caller, layout, place, period_ns, answer });
+        let opened = self.opened.0.clone();
+        if delivery == Delivery::Mapped {
+            // The caller writes to its buffer itself: there is nothing to look at.
+            let _stopped = opened.send(Opened { id, verdict: Ok(()) });
+            return Ok(());
+        }
+        self.copiers.open(uid, id, space, buffers, move |verdict| {
+            // The service that would take it is gone with its clients.
+            let _stopped = opened.send(Opened { id, verdict });
+        });
+        Ok(())
+    }
+
+    /// Turns profiling on for a call whose buffers were looked at.
+    pub(super) fn take_opened(&mut self, opened: Opened) -> Result<(), ServiceError> {
+        let Opened { id, verdict } = opened;
+        let Some(Opening { caller, mut layout, place, period_ns, answer }) = self.opening.remove(&id) else {
+            return Ok(());
+        };
+        let (tgid, pid) = (caller.target.initial_tgid(), caller.target.pid());
+        if let Err(error) = verdict {
+            log::debug!("no profiling for process {pid}: {}", chain(&error));
+            self.put_back(place);
+            let errno = match layout.bad_buffer {
+                BadBufferMeans::Efault => libc::EFAULT,
+                BadBufferMeans::Success => 0,
+            };
+            return self.turn_off(tgid, answer, Answer::failure(errno));
+        }
+        layout.ranges.period_ns = period_ns;
+        let Caller { target, space, uid } = caller;
+        self.session.set_ranges(place.slot, &layout.ranges)?;
+        let cpu_at_start = target.cpu_time().unwrap_or_default();
+        // From here on the ticks of a call before it go into these bins: one store in the kernel's table.
+        let (kind, answered) = match &place.storage {
+            Storage::Bins(_) => (pf::DENSE, Answer::on(period_ns)),
+            Storage::Lanes(lanes) => match lanes.descriptor() {
+                Ok(lanes) => (pf::DENSE | pf::LANES, Answer::on(period_ns).with_lanes(lanes)),
+                Err(error) => {
+                    self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                    self.put_back(place);
+                    return self.turn_off(tgid, answer, Answer::failure(libc::EMFILE));
+                }
+            },
+        };
+        let image = self.session.make_known(tgid, pf::SELECTED | kind, place.slot)?;
+        let client = Client { id, uid, target, space, image, place, period_ns, cpu_at_start, under_way: None };
+        self.report.turned_on += 1;
+        let answer = (answer, answered);
+        if client.is_gone() {
+            // It has exec'd or ended since it called, maybe before the hooks knew it.
+            self.session.forget(tgid)?;
+            self.leaving.push(Leaving { client, answer: Some((answer.0, Answer::failure(libc::ESRCH))), end: None });
+            if let Some(before) = self.clients.remove(&tgid) {
+                self.leaving.push(Leaving { client: before, answer: None, end: None });
+            }
+            return Ok(());
+        }
+        match self.clients.insert(tgid, client) {
+            // The call returns when the last ticks of the one before it are written.
+            Some(before) => self.leaving.push(Leaving { client: before, answer: Some(answer), end: None }),
+            None => reply(answer.0, answer.1),
+        }
+        Ok(())
+    }
+
+    fn turn_off(&mut self, tgid: u32, answer: oneshot::Sender<Answer>, with: Answer) -> Result<(), ServiceError> {
+        match self.clients.remove(&tgid) {
+            Some(client) => {
+                self.session.forget(tgid)?;
+                self.leaving.push(Leaving { client, answer: Some((answer, with)), end: None });
+            }
+            None => reply(answer, with),
+        }
+        Ok(())
+    }
+}
+
+fn errno_of(error: &SlotError) -> i32 {
+    match error {
+        SlotError::Budget(_) | SlotError::Bins(_) | SlotError::Lanes(_) => libc::ENOMEM,
+        SlotError::Full { .. } => libc::EAGAIN,
+        SlotError::Session(_) => libc::EIO,
+    }
+}
