@@ -11,12 +11,12 @@ use crate::setup::{self, Talk, Wanted};
 use crate::workspace::Workspace;
 use crate::{command, ebpf, root};
 
-/// Sets up and builds; leaves `target/release/profil` behind.
+/// Sets up and builds; leaves `target/release/profil` and `target/release/libprofil.so` behind.
 pub fn build(workspace: &Workspace) -> Result<()> {
     setup::run(workspace, Wanted::default(), Talk::Changes)?;
     ebpf::build(workspace, ebpf::HOST_ARCH)?;
     let mut cargo = workspace.cargo("build");
-    cargo.args(["--release", "--package", "profil-user", "--bin", "profil"]);
+    cargo.args(["--release", "--package", "profil-user", "--package", "profil-shim"]);
     // The first build shows its progress; later, what `run` says should be what profil says.
     if workspace.profil().exists() {
         cargo.arg("--quiet");
@@ -59,26 +59,32 @@ fn forget_cargo(command: &mut Command, workspace: &Workspace) {
     };
 }
 
-/// Builds, then copies the binary into `prefix`/bin, as root where the folder is not ours.
+/// Builds, then copies the binary, the library and its header to `prefix`, as root where the folder is not ours.
+///
+/// The library goes into a folder of its own: it is preloaded by its path, and a linker finds it with `-L`.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
     build(workspace)?;
-    let to = prefix.join("bin/profil");
-    let install =
-        |mut command: Command| command::run(command.args(["-D", "-m", "755"]).arg(workspace.profil()).arg(&to));
-    let as_user = Command::new("install");
-    if is_writable(prefix) {
-        install(as_user)?;
-    } else {
-        install(root::command("install", &format!("write {}", to.display()))?)?;
+    let files = [
+        (workspace.profil(), "bin/profil", "755"),
+        (workspace.libprofil(), "lib/profil/libprofil.so", "755"),
+        (workspace.root().join("profil-shim/include/profil.h"), "include/profil.h", "644"),
+    ];
+    for (from, to, mode) in files {
+        let to = prefix.join(to);
+        let mut install = if is_writable(&to) {
+            Command::new("install")
+        } else {
+            root::command("install", &format!("write {}", to.display()))?
+        };
+        command::run(install.args(["-D", "-m", mode]).arg(from).arg(&to))?;
+        println!("{}", to.display());
     }
-    println!("{}", to.display());
     Ok(())
 }
 
-/// Whether we may create files in the folder, or in the nearest one above it that exists.
-fn is_writable(dir: &Path) -> bool {
-    let dir = if dir.join("bin").exists() { dir.join("bin") } else { dir.to_owned() };
-    let existing = dir.ancestors().find(|dir| dir.exists());
+/// Whether we may write the file: in its folder, or in the nearest one above it that exists.
+fn is_writable(file: &Path) -> bool {
+    let existing = file.ancestors().skip(1).find(|dir| dir.exists());
     // test(1) asks access(2), which knows of root, groups and read-only mounts; the mode bits do not.
     existing.is_some_and(|dir| Command::new("test").arg("-w").arg(dir).status().is_ok_and(|s| s.success()))
 }

@@ -47,6 +47,11 @@ impl Workspace {
         self.target.join("release/profil")
     }
 
+    /// Where the release build leaves the library that programs preload.
+    pub fn libprofil(&self) -> PathBuf {
+        self.target.join("release/libprofil.so")
+    }
+
     /// A command that runs in the root of the workspace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
