@@ -40,7 +40,7 @@ pub struct AttachArgs {
     #[command(flatten)]
     region: RegionArgs,
     /// Ticks per second of CPU time
-    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", default_value_t = DEFAULT_HZ)]
+    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", default_value_t = DEFAULT_HZ, value_parser = values::hz)]
     freq: f64,
     /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the process ends, or Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
