@@ -97,7 +97,7 @@ pub struct RegionArgs {
     pub object: Option<PathBuf>,
     /// Bytes of a counter
     #[arg(long, value_name = "2|4", default_value = "2", value_parser = values::width)]
-    width: u32,
+    pub width: u32,
     /// Manual page that the request is read by
     #[arg(long, value_enum, default_value = "glibc")]
     convention: ConventionName,
