@@ -73,9 +73,7 @@ pub enum TargetError {
     #[error(transparent)]
     ForeignProc(#[from] ForeignProc),
     /// The system does not tell.
-    #[error(
-        "cannot profile process {pid}: neither /proc/{pid} nor pidfd_open(2) tells about it; mount -t proc proc /proc"
-    )]
+    #[error("cannot profile process {pid}: {}", verdict_on_system(*pid, source))]
     Unreadable {
         /// The id asked for.
         pid: u32,
@@ -228,6 +226,14 @@ fn read(pid: u32) -> Result<(ProcDir, Stat, Status), TargetError> {
 fn exists(pid: u32) -> bool {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     number.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+fn verdict_on_system(pid: u32, source: &io::Error) -> String {
+    match source.raw_os_error() {
+        // /proc is there: the trouble is our own.
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => format!("/proc/{pid} cannot be opened"),
+        _ => format!("neither /proc/{pid} nor pidfd_open(2) tells about it; mount -t proc proc /proc"),
+    }
 }
 
 /// Whether all threads of the process have ended: a pidfd is readable from then on.
