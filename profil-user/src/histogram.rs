@@ -27,6 +27,11 @@ impl Histogram {
         &self.bins
     }
 
+    /// Number of counters that are larger than one of `bits` bits can be.
+    pub fn beyond(&self, bits: u32) -> usize {
+        self.bins.iter().filter(|bin| bin.checked_shr(bits).is_some_and(|rest| rest > 0)).count()
+    }
+
     /// Sum of the counters.
     pub fn total(&self) -> u64 {
         self.bins.iter().sum()
@@ -36,6 +41,15 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_beyond_a_width_are_counted() {
+        let mut histogram = Histogram::new(3);
+        histogram.add(&[Run { first: 0, added: vec![65_535, 65_536, u32::MAX] }]);
+        assert_eq!((histogram.beyond(16), histogram.beyond(32), histogram.beyond(64)), (2, 0, 0));
+        histogram.add(&[Run { first: 2, added: vec![1] }]);
+        assert_eq!(histogram.beyond(32), 1);
+    }
 
     #[test]
     fn runs_are_added_where_they_begin_and_totals_outgrow_32_bits() {

@@ -12,6 +12,7 @@ use profil_common::{Event, EventKind};
 
 use crate::maps::{self, Backing};
 use crate::objects::{ObjectId, Objects, Sighting};
+use crate::process::ProcDir;
 use crate::sideband::{Mapped, Record, RecordKind};
 use crate::symbols::target_files::Inode;
 
@@ -136,7 +137,11 @@ impl Images {
         };
         let Event { time_ns, image, pid, comm, .. } = event;
         let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
-        let comm = String::from_utf8_lossy(&comm[..length]).into_owned();
+        let comm = match event.kind() {
+            Some(EventKind::Seen) => name_of_threads(*pid),
+            _ => None,
+        }
+        .unwrap_or_else(|| String::from_utf8_lossy(&comm[..length]).into_owned());
         self.images.insert(*image, Image { pid: *pid, born_ns: *time_ns, comm });
         if event.kind() == Some(EventKind::Seen) && !self.spaces.contains_key(pid) {
             self.add_running(*pid);
@@ -291,6 +296,14 @@ impl Images {
     }
 }
 
+/// Name of a process that has several threads. What the hook saw is that of the thread which ticked, which has a name of
+/// its own in many programs; a single thread's is the process's, and cannot be that of a program exec'd since.
+fn name_of_threads(pid: u32) -> Option<String> {
+    let directory = ProcDir::open(pid).ok()?;
+    let several = directory.threads().ok()?.len() > 1;
+    several.then(|| directory.stat().ok()).flatten().map(|stat| stat.comm)
+}
+
 /// First addresses of the mappings that overlap a range.
 fn overlapping(code: &BTreeMap<u64, Code>, start: u64, end: u64) -> Vec<u64> {
     let before = code.range(..start).next_back().filter(|(_, code)| code.end > start).map(|(first, _)| *first);
@@ -340,6 +353,22 @@ mod tests {
 
     /// A process number that no process has: above the kernel's largest.
     const NOBODY: u32 = 1 << 30;
+
+    #[test]
+    fn a_process_that_is_first_seen_in_one_of_its_threads_has_its_own_name() {
+        let mut images = images(Tracking::All);
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv());
+        let own = std::process::id();
+        images.note(&event(EventKind::Seen, own, 7, 10));
+        let main = fs::read_to_string(format!("/proc/{own}/comm")).expect("our own name");
+        assert_eq!(images.get(7).map(|image| image.comm.as_str()), Some(main.trim_end()));
+        drop(end);
+        assert!(other.join().is_ok());
+        // One that is gone has the name that the hook saw.
+        images.note(&event(EventKind::Seen, NOBODY, 8, 10));
+        assert_eq!(images.get(8).map(|image| image.comm.as_str()), Some("a"));
+    }
 
     #[test]
     fn a_later_mapping_replaces_what_it_overlaps() {

@@ -188,10 +188,11 @@ fn old_path(path: &Path) -> PathBuf {
     old.into()
 }
 
-/// A new file in the directory of `path`, with the permissions that open(2) would give it.
+/// A new file in the directory of `path`, which nobody but its owner may read: paths, command lines and addresses of
+/// others' processes are in it, as in perf's files.
 fn aside(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::Builder::new().prefix(".profil-").permissions(Permissions::from_mode(0o666)).tempfile_in(directory)
+    tempfile::Builder::new().prefix(".profil-").permissions(Permissions::from_mode(0o600)).tempfile_in(directory)
 }
 
 fn replace(
@@ -296,6 +297,21 @@ mod tests {
         let name = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file.as_file())));
         output(&name).write(|to| to.write_all(b"there")).unwrap();
         assert_eq!(fs::read(file.path()).unwrap(), b"there");
+    }
+
+    #[test]
+    fn nobody_but_its_owner_may_read_a_file_whatever_the_one_before_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.gz");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::write(&path, "before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let mut output = output(&path);
+        for content in ["interim", "last"] {
+            output.write(|to| to.write_all(content.as_bytes())).unwrap();
+            assert_eq!(mode(&path), 0o600, "{content}");
+        }
+        assert_eq!(mode(&old_path(&path)), 0o644, "what was there before is only renamed");
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
+/// Ticks per second of CPU time of a recording when none are asked for: no multiple of what programs wake up on.
+pub const DEFAULT_HZ: f64 = 997.0;
+
 /// Ticks per second of CPU time, and the clock that makes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -42,6 +45,9 @@ pub enum RateError {
 /// not always, or never, met asleep (a 10 ms period found 3 % of such a program's time; 997 µs found all of it).
 const ODD_CLOCK_NS: u64 = 997_000;
 
+/// A second, ns, twice: above half of its limit the kernel drops ticks.
+const EXPIRY_PAIR_NS: u64 = 2_000_000_000;
+
 /// Where the kernel says how often a perf event may expire.
 const MAX_SAMPLE_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
@@ -75,16 +81,24 @@ impl Rate {
         max_sample_rate().map_or(Ok(rate), |found| rate.under(found))
     }
 
+    /// Smallest kernel.perf_event_max_sample_rate that leaves the clock of this rate as it is.
+    pub fn limit_needed(&self) -> u64 {
+        EXPIRY_PAIR_NS.div_ceil(self.clock_ns)
+    }
+
     /// The rate on a clock that a kernel with this limit does not throttle: as fast as it may be, where the one that
     /// was chosen is too fast.
-    fn under(self, found: u64) -> Result<Rate, RateError> {
-        let fastest_ns = 2_000_000_000_u64.div_ceil(found.max(1));
+    ///
+    /// # Errors
+    /// [`RateError::Throttled`] when not even a clock as slow as the ticks would do.
+    pub fn under(self, found: u64) -> Result<Rate, RateError> {
+        let fastest_ns = EXPIRY_PAIR_NS.div_ceil(found.max(1));
         let Rate { period_ns, clock_ns } = self;
         if clock_ns >= fastest_ns {
             return Ok(self);
         }
         if period_ns < fastest_ns {
-            let needed = 2_000_000_000_u64.div_ceil(period_ns);
+            let needed = EXPIRY_PAIR_NS.div_ceil(period_ns);
             return Err(RateError::Throttled { hz: self.hz(), found, largest: found / 2, needed });
         }
         // A little under the period, so that a round one is not in step with what wakes on round times.
@@ -148,6 +162,16 @@ mod tests {
                     Err(error) => panic!("{error}"),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_limit_that_a_rate_needs_is_the_smallest_that_leaves_its_clock_alone() {
+        for hz in [19.0, 100.0, DEFAULT_HZ, 1000.0, 9997.0] {
+            let rate = Rate::new(hz).expect("a plain rate");
+            let needed = rate.limit_needed();
+            assert_eq!(rate.under(needed), Ok(rate));
+            assert_ne!(rate.under(needed - 1), Ok(rate));
         }
     }
 

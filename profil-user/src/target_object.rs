@@ -1,5 +1,7 @@
 //! An object as one process has it mapped: from symbols and sections to addresses in that process.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
@@ -55,6 +57,42 @@ pub enum TargetObjectError {
     Maps(#[from] AddressSpaceError),
 }
 
+/// A file as somebody names it, by each way in which a mapping can show it.
+struct SameFile<'n> {
+    name: &'n Path,
+    /// Without symbolic links, as we see it and as the process sees it.
+    canonical: [Option<PathBuf>; 2],
+    /// Device and inode, likewise: of a file that was renamed since, or has several names.
+    inodes: [Option<(u64, u64)>; 2],
+}
+
+impl SameFile<'_> {
+    fn of(pid: u32, name: &Path) -> SameFile<'_> {
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        let inside = name.is_absolute().then(|| root.join(name.strip_prefix("/").unwrap_or(name)));
+        let inode = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        let inside_canonical = inside.as_ref().and_then(|path| {
+            let path = fs::canonicalize(path).ok()?;
+            Some(Path::new("/").join(path.strip_prefix(&root).unwrap_or(&path)))
+        });
+        SameFile {
+            name,
+            canonical: [fs::canonicalize(name).ok(), inside_canonical],
+            inodes: [inode(name), inside.as_deref().and_then(inode)],
+        }
+    }
+
+    fn is(&self, entry: &MapEntry) -> bool {
+        let path = Path::new(&entry.path);
+        let (major, minor) = entry.device;
+        let inode = (rustix::fs::makedev(major, minor), entry.inode);
+        path == self.name
+            || path.file_name() == Some(self.name.as_os_str())
+            || self.canonical.iter().flatten().any(|canonical| canonical == path)
+            || self.inodes.contains(&Some(inode))
+    }
+}
+
 /// A symbol of the object, at its place in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedSymbol {
@@ -89,10 +127,11 @@ impl TargetObject {
         let code: Vec<&MapEntry> =
             mappings.iter().filter(|entry| entry.executable && entry.backing() == Backing::File).collect();
         let program = target.directory().link("exe").ok().map(PathBuf::from);
+        let same = name.map(|name| SameFile::of(pid, name));
         let wanted = |entry: &&MapEntry| {
             let path = Path::new(&entry.path);
-            match name {
-                Some(name) => path == name || path.file_name() == Some(name.as_os_str()),
+            match &same {
+                Some(same) => same.is(entry),
                 // The program's own link has ` (deleted)` behind it where the file is.
                 None => program.as_deref().is_none_or(|program| {
                     program == path || program.as_os_str().to_string_lossy() == format!("{} (deleted)", path.display())
@@ -161,5 +200,37 @@ impl TargetObject {
         let svmas: Vec<u64> = addresses.iter().map(|address| address.wrapping_sub(self.load_bias)).collect();
         let names = self.symbols.name(self.object, &svmas);
         names.frames.iter().map(|frames| frames.last().map(|Frame { function, .. }| function.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps;
+
+    /// A line of maps about a file, under a path.
+    fn entry(file: &Path, path: &Path) -> MapEntry {
+        let there = fs::metadata(file).expect("a file of ours");
+        let (major, minor) = (rustix::fs::major(there.dev()), rustix::fs::minor(there.dev()));
+        let line = format!("1000-2000 r-xp 0 {major:x}:{minor:x} {} {}\n", there.ino(), path.display());
+        maps::parse(line.as_bytes()).expect("a line of maps").remove(0)
+    }
+
+    #[test]
+    fn an_object_is_found_by_any_name_of_its_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        let (file, link, hard, other) = (path("lib.so.1.2"), path("lib.so"), path("hard"), path("other"));
+        fs::write(&file, "x").and(fs::write(&other, "y")).expect("files of ours");
+        std::os::unix::fs::symlink(&file, &link).and(fs::hard_link(&file, &hard)).expect("links of ours");
+        let mapped = entry(&file, &file);
+        let is = |name: &Path| SameFile::of(std::process::id(), name).is(&mapped);
+        for name in [&file, &link, &hard, Path::new("lib.so.1.2")] {
+            assert!(is(name), "{}", name.display());
+        }
+        assert!(!is(&other) && !is(Path::new("lib.so")) && !is(&path("none")));
+        // Where the file system shows other numbers in maps than in stat, the path without links decides.
+        let elsewhere = entry(Path::new("/proc/self/exe"), &file);
+        assert!(SameFile::of(std::process::id(), &link).is(&elsewhere));
     }
 }

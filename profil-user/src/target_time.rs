@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use profil_common::{Event, EventKind};
 
-use crate::process::{ProcDir, cpu_time};
+use crate::process::ProcDir;
+use crate::process::cpu_time::{self, ThreadClock};
 
 /// Ticks of `/proc/stat`, per second (`USER_HZ`).
 const USER_HZ: u64 = 100;
@@ -25,6 +26,8 @@ pub enum TargetTime {
         directory: PathBuf,
         /// Reading at the start.
         start: Option<Duration>,
+        /// Last reading, should the group be removed before the next one is due.
+        last: Option<Duration>,
     },
     /// All that ran on some CPUs, by `/proc/stat`: to 10 ms for each CPU.
     Cpus {
@@ -43,7 +46,7 @@ impl TargetTime {
     /// All that runs in a control group from now on.
     pub fn of_cgroup(directory: PathBuf) -> TargetTime {
         let start = cgroup_usage(&directory);
-        TargetTime::Cgroup { directory, start }
+        TargetTime::Cgroup { directory, start, last: start }
     }
 
     /// All that runs on some CPUs from now on.
@@ -61,8 +64,8 @@ impl TargetTime {
 
     /// Takes readings that will not be to be had when a target is gone.
     pub fn poll(&mut self) {
-        if let TargetTime::Threads(threads) = self {
-            threads.poll();
+        if let TargetTime::Cgroup { directory, last, .. } = self {
+            *last = cgroup_usage(directory).or(*last);
         }
     }
 
@@ -71,8 +74,11 @@ impl TargetTime {
     pub fn stop(&mut self) {
         match self {
             TargetTime::Processes(processes) => processes.stop(),
-            TargetTime::Threads(threads) => threads.poll(),
-            TargetTime::Cgroup { .. } | TargetTime::Cpus { .. } | TargetTime::Unknown | TargetTime::Stopped(_) => {}
+            TargetTime::Threads(_)
+            | TargetTime::Cgroup { .. }
+            | TargetTime::Cpus { .. }
+            | TargetTime::Unknown
+            | TargetTime::Stopped(_) => {}
         }
         if !matches!(self, TargetTime::Processes(_)) {
             *self = TargetTime::Stopped(self.total());
@@ -91,8 +97,8 @@ impl TargetTime {
     pub fn total(&mut self) -> Option<Duration> {
         match self {
             TargetTime::Processes(processes) => Some(processes.total()),
-            TargetTime::Threads(threads) => Some(threads.total()),
-            TargetTime::Cgroup { directory, start } => cgroup_usage(directory)?.checked_sub((*start)?),
+            TargetTime::Threads(threads) => threads.total(),
+            TargetTime::Cgroup { directory, start, last } => cgroup_usage(directory).or(*last)?.checked_sub((*start)?),
             TargetTime::Cpus { cpus, start } => busy(cpus)?.checked_sub((*start)?),
             TargetTime::Unknown => None,
             TargetTime::Stopped(total) => *total,
@@ -206,44 +212,22 @@ impl ProcessTimes {
     }
 }
 
-/// CPU times of threads, by `/proc/PID/task/TID/schedstat`; a thread that ended counts up to its last reading.
+/// CPU times of threads.
 #[derive(Debug, Default)]
 pub struct ThreadTimes {
-    threads: Vec<ThreadTime>,
-}
-
-#[derive(Debug)]
-struct ThreadTime {
-    schedstat: PathBuf,
-    start: Duration,
-    last: Duration,
+    /// `None` for one that has none.
+    clocks: Vec<Option<ThreadClock>>,
 }
 
 impl ThreadTimes {
-    /// Adds a running thread.
+    /// Adds a running thread, from now on.
     pub fn add(&mut self, tid: u32) {
-        let schedstat = PathBuf::from(format!("/proc/{tid}/task/{tid}/schedstat"));
-        let start = thread_time(&schedstat).unwrap_or_default();
-        self.threads.push(ThreadTime { schedstat, start, last: start });
+        self.clocks.push(ThreadClock::start(tid).ok());
     }
 
-    fn poll(&mut self) {
-        for ThreadTime { schedstat, last, .. } in &mut self.threads {
-            if let Some(now) = thread_time(schedstat) {
-                // A thread ID that is used again starts from nothing: keep the old reading.
-                *last = now.max(*last);
-            }
-        }
+    fn total(&self) -> Option<Duration> {
+        self.clocks.iter().map(|clock| clock.as_ref()?.read().ok()).sum()
     }
-
-    fn total(&mut self) -> Duration {
-        self.poll();
-        self.threads.iter().map(|thread| thread.last.saturating_sub(thread.start)).sum()
-    }
-}
-
-fn thread_time(schedstat: &PathBuf) -> Option<Duration> {
-    cpu_time::of_schedstat(&fs::read(schedstat).ok()?)
 }
 
 fn cgroup_usage(directory: &std::path::Path) -> Option<Duration> {

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::output::{Content, Output, Owner};
 use crate::process::TargetProcess;
 use crate::rate::Rate;
-use crate::report::summary::{RunFile, misses_line, summary_line};
+use crate::report::summary::{RunFile, counted, misses_line, summary_line, thousands};
 use crate::sink::gmon::{self, GmonHistogram};
 use crate::sink::target::Loss;
 use crate::symbols::Symbols;
@@ -40,7 +40,7 @@ pub struct AttachArgs {
     #[command(flatten)]
     region: RegionArgs,
     /// Ticks per second of CPU time
-    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", default_value_t = DEFAULT_HZ)]
+    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", default_value_t = DEFAULT_HZ, value_parser = values::hz)]
     freq: f64,
     /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the process ends, or Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
@@ -199,6 +199,20 @@ fn status(report: &AttachReport) -> ExitCode {
     }
 }
 
+/// That counters of the target's buffer have wrapped, which is what profil(2) makes of too many ticks.
+///
+/// What they held before is not known, so that others may have wrapped as well.
+fn wrapped_line(report: &AttachReport, width: u32) -> Option<String> {
+    let bits = 8 * width;
+    report.written?;
+    let wrapped = report.histogram.beyond(bits) as u64;
+    let hint = if width == 2 { "; 32 bits hold more: --width 4" } else { "" };
+    (wrapped > 0).then(|| {
+        let largest = thousands((1u64 << bits) - 1);
+        format!("{} of the buffer got more than {largest} ticks and wrapped{hint}", counted(wrapped, "counter"))
+    })
+}
+
 /// What goes to standard error at the end.
 fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
     let binned = report.tally.outcome(Outcome::Binned);
@@ -225,6 +239,9 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
     }
     if args.quiet {
         return;
+    }
+    if let Some(line) = wrapped_line(report, args.region.width) {
+        talk::say(line);
     }
     if let Some(line) = misses_line(&report.tally) {
         talk::tell(line);

@@ -3,12 +3,18 @@
 use std::error::Error;
 use std::io;
 
+use rustix::process::{Resource, getrlimit};
+
+use crate::address_space::AddressSpaceError;
 use crate::attach::AttachError;
+use crate::bins::BinsError;
 use crate::clock::ClockError;
 use crate::launch::LaunchError;
 use crate::privileges::{self, Operation, PermissionError};
 use crate::record::RecordError;
 use crate::session::SessionError;
+use crate::sink::target::BadBuffer;
+use crate::target_object::TargetObjectError;
 
 /// Exit status of a failure.
 pub const FAILURE: u8 = 1;
@@ -96,15 +102,22 @@ fn session_error(error: &anyhow::Error) -> Option<&SessionError> {
     }
 }
 
-/// Puts an error that comes from a lack of rights into the words that say which, and what to do.
+/// Puts an error that comes from a lack of rights, of descriptors or of kernel memory into the words that say which, and
+/// what to do.
 pub fn explain(error: anyhow::Error) -> anyhow::Error {
-    let clock = match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
-        (Some(RecordError::Sideband(_)), _) => Some(Operation::OpenCpuEvent),
-        (Some(RecordError::Clock(error)), _) | (_, Some(AttachError::Clock(error))) => operation_of_clock(error),
-        _ => None,
+    let Some(number) = system_error(error.as_ref()) else {
+        return error;
     };
-    let operation = clock.or_else(|| session_error(&error).and_then(operation_of_session));
-    let (Some(operation), Some(number)) = (operation, system_error(error.as_ref())) else {
+    if number == libc::EMFILE {
+        return error.context(no_descriptor_left());
+    }
+    if matches!(number, libc::ENOMEM | libc::E2BIG) {
+        return match option_of_size(&error) {
+            Some(option) => error.context(option),
+            None => error,
+        };
+    }
+    let Some(operation) = operation(&error) else {
         return error;
     };
     match PermissionError::explain(operation, io::Error::from_raw_os_error(number)) {
@@ -113,9 +126,52 @@ pub fn explain(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+fn no_descriptor_left() -> String {
+    let limit = getrlimit(Resource::Nofile).current.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    format!("no file descriptor is left: RLIMIT_NOFILE is {limit}; raise it, as with `ulimit -n 4096`")
+}
+
+/// What to ask for less of, where the kernel has no memory for a table.
+fn option_of_size(error: &anyhow::Error) -> Option<&'static str> {
+    match (session_error(error), error.downcast_ref::<AttachError>()) {
+        (Some(SessionError::Rows { .. }), _) => {
+            Some("the kernel has no memory for so large a table; ask for fewer rows with --table-rows")
+        }
+        (_, Some(AttachError::Bins(_))) => {
+            Some("the kernel has no memory for so many bins; ask for fewer with --bufsiz or --scale")
+        }
+        _ => None,
+    }
+}
+
+/// What was being done when an error came, where that takes a right.
+fn operation(error: &anyhow::Error) -> Option<Operation> {
+    if let Some(error) = session_error(error) {
+        return operation_of_session(error);
+    }
+    if let Some(error) = error.downcast_ref::<RecordError>() {
+        return match error {
+            RecordError::Sideband(_) => Some(Operation::OpenCpuEvent),
+            RecordError::Clock(error) => operation_of_clock(error),
+            _ => None,
+        };
+    }
+    let memory = match error.downcast_ref::<AttachError>() {
+        Some(AttachError::Bins(BinsError::Create { .. } | BinsError::Map { .. })) => return Some(Operation::CreateMap),
+        Some(AttachError::Clock(error)) => return operation_of_clock(error),
+        Some(AttachError::Buffer { source: BadBuffer::Flags { .. }, .. }) => return Some(Operation::OpenMemory),
+        Some(AttachError::Memory(error) | AttachError::Buffer { source: BadBuffer::Maps(error), .. }) => Some(error),
+        _ => error.downcast_ref::<AddressSpaceError>().or(match error.downcast_ref::<TargetObjectError>() {
+            Some(TargetObjectError::Maps(error)) => Some(error),
+            _ => None,
+        }),
+    };
+    matches!(memory?, AddressSpaceError::Open { .. } | AddressSpaceError::Maps { .. }).then_some(Operation::OpenMemory)
+}
+
 fn operation_of_session(error: &SessionError) -> Option<Operation> {
     match error {
-        SessionError::Load { .. } => Some(Operation::CreateMap),
+        SessionError::Load { .. } | SessionError::Rows { .. } => Some(Operation::CreateMap),
         SessionError::Program { .. } => Some(Operation::LoadProgram),
         SessionError::Attach { .. } => Some(Operation::AttachProgram),
         SessionError::Layout(_)
@@ -141,6 +197,38 @@ fn system_error(error: &(dyn Error + 'static)) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What became of an error of a number, by its text and exit status.
+    fn explained(error: impl Into<anyhow::Error>) -> (String, u8) {
+        let error = explain(error.into());
+        (text(&error), status(&error, Launching::No))
+    }
+
+    #[test]
+    fn memory_that_may_not_be_opened_is_a_matter_of_rights_wherever_it_was_met() {
+        let open = || AddressSpaceError::Open {
+            path: "/proc/1/mem".into(),
+            source: io::Error::from_raw_os_error(libc::EACCES),
+        };
+        for error in
+            [anyhow::Error::new(open()), AttachError::Memory(open()).into(), TargetObjectError::Maps(open()).into()]
+        {
+            let (text, status) = explained(error);
+            assert!(text.starts_with("cannot open the memory of the process: "), "{text}");
+            assert_eq!(status, PERMISSION, "{text}");
+        }
+        let gone = AddressSpaceError::Open { path: "/proc/1/mem".into(), source: io::ErrorKind::NotFound.into() };
+        assert_eq!(explained(gone).1, FAILURE);
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_names_its_limit() {
+        let source = io::Error::from_raw_os_error(libc::EMFILE);
+        let (text, status) = explained(AddressSpaceError::Open { path: "/proc/1/maps".into(), source });
+        assert!(text.starts_with("no file descriptor is left: RLIMIT_NOFILE is "), "{text}");
+        assert!(text.contains("ulimit -n") && text.contains("/proc/1/maps"), "{text}");
+        assert_eq!(status, FAILURE);
+    }
 
     #[test]
     fn a_cause_that_was_said_already_is_not_said_again() {

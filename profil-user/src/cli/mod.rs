@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod failure;
 pub mod interrupt;
 pub mod launched;
+pub mod misspelt;
 pub mod progress;
 pub mod record;
 pub mod region;
@@ -72,6 +73,9 @@ pub fn main() -> ExitCode {
         // Bare `profil`: short help, and the status of a usage error. A closed stderr has nobody to tell.
         let _ = eprint_help();
         return ExitCode::from(failure::USAGE);
+    }
+    if let Some(error) = misspelt::error(&Cli::command(), std::env::args_os()) {
+        error.exit();
     }
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

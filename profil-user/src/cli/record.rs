@@ -17,9 +17,9 @@ use crate::cli::selection::{FilterArgs, TargetArgs};
 use crate::cli::{remarks, talk, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
-use crate::process::TargetProcess;
+use crate::process::{TargetProcess, namespace};
 use crate::profile::Profile;
-use crate::rate::{Rate, RateError};
+use crate::rate::{DEFAULT_HZ, Rate, RateError};
 use crate::readiness::Readiness;
 use crate::record::{Follow, Idle, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
 use crate::report::color::{ColorChoice, Medium};
@@ -31,9 +31,6 @@ use crate::sink::pprof;
 use crate::symbols::Symbols;
 use crate::symbols::debug_files::DebugFiles;
 use crate::symbols::debuginfod::Debuginfod;
-
-/// Ticks per second of CPU time when none are asked for: no multiple of what programs wake up on.
-const DEFAULT_HZ: f64 = 997.0;
 
 /// Rows of the table at the end of a recording.
 const TABLE_ROWS: usize = 20;
@@ -55,7 +52,7 @@ pub struct RecordArgs {
     #[command(flatten)]
     filters: FilterArgs,
     /// Ticks per second of CPU time [default: 997]
-    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ")]
+    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", value_parser = values::hz)]
     freq: Option<f64>,
     /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the targets end, or Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
@@ -88,7 +85,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "DIR")]
     debug_dir: Vec<PathBuf>,
     /// Rows that the kernel can hold between two drains
-    #[arg(long, value_name = "N", default_value_t = profil_common::limits::DEFAULT_ROWS, hide_short_help = true)]
+    #[arg(long, value_name = "N", default_value_t = profil_common::limits::DEFAULT_ROWS, value_parser = values::table_rows, hide_short_help = true)]
     table_rows: u32,
     /// Print the report as JSON on standard output
     #[arg(long)]
@@ -126,6 +123,8 @@ pub fn run(args: RecordArgs) -> anyhow::Result<ExitCode> {
         return Err(usage("profil is flat; for callers use perf record -g"));
     }
     args.targets.check(&args.command)?;
+    args.filters.check()?;
+    namespace::check_proc()?;
     verbose::start(args.verbose);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(record(args))

@@ -96,8 +96,8 @@ pub struct RegionArgs {
     #[arg(long, value_name = "PATH")]
     pub object: Option<PathBuf>,
     /// Bytes of a counter
-    #[arg(long, value_name = "2|4", default_value_t = 2)]
-    width: u32,
+    #[arg(long, value_name = "2|4", default_value = "2", value_parser = values::width)]
+    pub width: u32,
     /// Manual page that the request is read by
     #[arg(long, value_enum, default_value = "glibc")]
     convention: ConventionName,
@@ -177,10 +177,13 @@ impl RegionArgs {
                 return Ok(Resolved { convention, request, buffer, scale_chosen: self.scale.is_none() });
             }
         }
-        Err(usage(format!(
-            "a buffer of {} bytes is too small for the text at any scale; give --scale",
-            given.unwrap_or(0)
-        )))
+        Err(usage(match given {
+            Some(bufsiz) => format!("a buffer of {bufsiz} bytes is too small for the text at any scale; give --scale"),
+            None => format!(
+                "--offset {offset:#x} is too far below the text, which ends at {last:#x}: {MAX_BINS} bins do not reach it at \
+                 any scale; leave --offset out to count all of the text, or give --scale and --bufsiz"
+            ),
+        }))
     }
 }
 
@@ -287,6 +290,14 @@ mod tests {
         assert_eq!(*span.start(), text.start);
         let width = 131_072 / u64::from(resolved.request.scale);
         assert!(*span.end() >= text.end - 1 && *span.end() < text.end + width, "{span:x?} {text:x?}");
+    }
+
+    #[test]
+    fn an_offset_that_no_scale_brings_to_the_text_is_told_without_a_buffer_that_nobody_named() {
+        let Some(mut object) = own_object() else { return };
+        let args = RegionArgs { offset: Some(Address::Number(0)), ..args(ConventionName::Glibc, 2) };
+        let error = args.resolve(Some(&mut object)).expect_err("a position-independent program lies high").to_string();
+        assert!(error.contains("--offset 0x0 is too far below the text") && !error.contains("a buffer of"), "{error}");
     }
 
     #[test]

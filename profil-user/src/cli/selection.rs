@@ -6,6 +6,7 @@ use crate::cli::failure::usage;
 use crate::cli::values::{self, Cpus};
 use crate::process::{TargetError, TargetProcess};
 use crate::record::{Cgroup, Filters, Selection};
+use crate::session;
 
 /// Arguments that name targets.
 #[derive(clap::Args, Clone, Debug)]
@@ -41,6 +42,23 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
+    /// Checks that the CPUs are there to tick.
+    ///
+    /// # Errors
+    /// A usage error with those that are.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let Some(Cpus(wanted)) = &self.cpu else {
+            return Ok(());
+        };
+        let online = session::online_cpus()?;
+        let missing: Vec<u32> = wanted.iter().copied().filter(|cpu| !online.contains(cpu)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (missing, online) = (values::cpu_list(&missing), values::cpu_list(&online));
+        Err(usage(format!("-C {missing}: not online; the CPUs that are online are {online}")))
+    }
+
     /// The filters of the arguments.
     pub fn filters(&self) -> Filters {
         let FilterArgs { cpu, comm, uid } = self.clone();
@@ -106,6 +124,7 @@ fn open_thread(tid: u32) -> Result<(u32, TargetProcess), TargetError> {
     match TargetProcess::open(tid) {
         Ok(target) => Ok((tid, target)),
         Err(TargetError::IsThread { tid, tgid }) => Ok((tid, TargetProcess::open(tgid)?)),
+        Err(TargetError::NoSuchProcess { .. }) => Err(TargetError::NoSuchThread { tid }),
         Err(error) => Err(error),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::rate::Rate;
+
 /// A number: decimal, 0x hexadecimal, or octal with a leading 0, as the manual pages write scales (0177777).
 ///
 /// # Errors
@@ -38,6 +40,41 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is no duration; write 5, 2.5, 500ms or 1m"))
 }
 
+/// A rate, in Hz.
+///
+/// # Errors
+/// What is wrong with it, for clap.
+pub fn hz(text: &str) -> Result<f64, String> {
+    let hz = text.parse().map_err(|_| format!("`{text}` is no rate in Hz; write 997 or 0.5"))?;
+    Rate::new(hz).map(|_| hz).map_err(|error| error.to_string())
+}
+
+/// Largest table: 256 MiB of buckets for each half.
+const TABLE_ROWS_MAX: u64 = 16 << 20;
+
+/// Rows of the kernel's table.
+///
+/// # Errors
+/// What is wrong with it, for clap.
+pub fn table_rows(text: &str) -> Result<u32, String> {
+    match number(text)? {
+        rows @ 1..=TABLE_ROWS_MAX => Ok(rows as u32),
+        rows => Err(format!("a table of {rows} rows cannot be had; give 1 to {TABLE_ROWS_MAX}")),
+    }
+}
+
+/// Bytes of a counter.
+///
+/// # Errors
+/// What is wrong with it, for clap.
+pub fn width(text: &str) -> Result<u32, String> {
+    match text {
+        "2" => Ok(2),
+        "4" => Ok(4),
+        _ => Err(format!("width {text} is neither 2 nor 4 bytes")),
+    }
+}
+
 /// A list of CPUs such as `0-3,8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus(pub Vec<u32>);
@@ -60,6 +97,15 @@ pub fn cpus(text: &str) -> Result<Cpus, String> {
     cpus.sort_unstable();
     cpus.dedup();
     Ok(Cpus(cpus))
+}
+
+/// A list of CPUs in ascending order, as people write it: `0-3,8`.
+pub fn cpu_list(cpus: &[u32]) -> String {
+    let ranges = cpus.chunk_by(|a, b| a + 1 == *b).map(|range| match range {
+        [first, .., last] => format!("{first}-{last}"),
+        range => range.iter().map(u32::to_string).collect(),
+    });
+    ranges.collect::<Vec<_>>().join(",")
 }
 
 /// A user: a number, or a name of /etc/passwd.
@@ -108,6 +154,27 @@ mod tests {
         assert_eq!(cpus("0-2,8,1"), Ok(Cpus(vec![0, 1, 2, 8])));
         for bad in ["", "3-1", "a", "0-99999999"] {
             assert!(cpus(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_written_as_it_is_read() {
+        for list in ["0-3,8", "5", "0,2,4-5", ""] {
+            assert_eq!(cpu_list(&cpus(list).unwrap_or(Cpus(vec![])).0), list);
+        }
+    }
+
+    #[test]
+    fn rates_sizes_and_widths_that_are_none_are_refused() {
+        assert_eq!((hz("997"), table_rows("16"), width("4")), (Ok(997.0), Ok(16), Ok(4)));
+        for bad in ["0", "-1", "nan", "x", "1e9"] {
+            assert!(hz(bad).is_err(), "{bad}");
+        }
+        for bad in ["0", "16777217", "4000000000", "18446744073709551615", "many"] {
+            assert!(table_rows(bad).is_err(), "{bad}");
+        }
+        for bad in ["0", "3", "8", "two"] {
+            assert!(width(bad).is_err(), "{bad}");
         }
     }
 

@@ -55,6 +55,11 @@ fn user_namespace(privileges: &Privileges) -> Finding {
 
 fn pid_namespace(privileges: &Privileges) -> Finding {
     let (name, needed) = ("PID namespace", "the initial one");
+    if let Err(foreign) = namespace::check_proc() {
+        return Finding::ok(name, foreign.found(), "that of /proc")
+            .but(State::Missing, "everything: the processes in /proc are not those that are named")
+            .cure(namespace::PROC_FIX);
+    }
     match namespace::is_initial() {
         Ok(true) => return Finding::ok(name, "the initial one", needed),
         Ok(false) => {}
@@ -69,7 +74,7 @@ fn pid_namespace(privileges: &Privileges) -> Finding {
     let translated = pidfd.ok().and_then(|pidfd| namespace::translate_process(std::os::fd::AsFd::as_fd(&pidfd)).ok());
     match translated {
         Some(ids) => Finding::ok(name, format!("another one; profil is {} outside", ids.tgid), needed)
-            .but(State::Degraded, "-a and the daemon: processes outside have no names here (-p and -t work)")
+            .but(State::Degraded, "-a: processes outside have no names here (-p and -t work)")
             .cure(cure),
         None => Finding::ok(name, "another one, ids not translatable", needed)
             .but(State::Missing, "-p, -t and launched commands: their ids are not known to the kernel program")
@@ -83,6 +88,6 @@ fn pid_namespace(privileges: &Privileges) -> Finding {
 
 /// Whether this process filters its own system calls, as container engines make it.
 pub(super) fn has_seccomp_filter() -> bool {
-    let status = ProcDir::open(std::process::id()).and_then(|directory| directory.status());
+    let status = ProcDir::own().and_then(|directory| directory.status());
     status.is_ok_and(|status| status.seccomp != crate::process::Seccomp::Off)
 }

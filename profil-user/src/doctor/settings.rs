@@ -10,6 +10,8 @@ use super::{Finding, State};
 use crate::privileges::{Capability, Privileges};
 use crate::probe::support::{self, Helper};
 use crate::probe::sysctl;
+use crate::rate::{DEFAULT_HZ, Rate};
+use crate::session;
 
 /// Findings on sysctls, limits, lockdown and mounts.
 pub(super) fn examine(privileges: &Privileges) -> Vec<Finding> {
@@ -21,6 +23,7 @@ pub(super) fn examine(privileges: &Privileges) -> Vec<Finding> {
         unprivileged_bpf(privileges),
         bpf_stats(),
         locked_memory(privileges),
+        open_files(),
         lockdown(),
         control_groups(),
     ]
@@ -44,16 +47,42 @@ fn paranoid(privileges: &Privileges) -> Finding {
 }
 
 fn sample_rate() -> Finding {
-    /// Rate of the default clock, whose period is at most 1 ms, rounded up.
-    const NEEDED_HZ: i64 = 1000;
     let name = "kernel.perf_event_max_sample_rate";
-    let finding = Finding::ok(name, value(name), "1000 or more");
-    match sysctl::read_number(name) {
-        Some(hz) if hz < NEEDED_HZ => finding
-            .but(State::Degraded, "the default rate of 997 Hz: a lower one is used")
-            .cure("sudo sysctl kernel.perf_event_max_sample_rate=100000 kernel.perf_cpu_time_max_percent=25"),
-        _ => finding,
+    sample_rate_of(value(name), sysctl::read_number(name).and_then(|found| u64::try_from(found).ok()))
+}
+
+fn sample_rate_of(value: String, found: Option<u64>) -> Finding {
+    let name = "kernel.perf_event_max_sample_rate";
+    let Ok(rate) = Rate::new(DEFAULT_HZ) else {
+        return Finding::ok(name, value, "");
+    };
+    let needed = rate.limit_needed();
+    let finding = Finding::ok(name, value, format!("{needed} or more"));
+    if found.is_none_or(|found| rate.under(found).is_ok()) {
+        return finding;
     }
+    finding
+        .but(State::Degraded, format!("the default rate of {DEFAULT_HZ} Hz: a lower one is used"))
+        .cure("sudo sysctl kernel.perf_event_max_sample_rate=100000 kernel.perf_cpu_time_max_percent=25")
+}
+
+/// Descriptors beside those for each CPU: maps and programs, the event loop, and files of targets that are looked at.
+const DESCRIPTORS: u64 = 128;
+
+fn open_files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    open_files_of(limit, session::online_cpus().map_or(1, |cpus| cpus.len() as u64))
+}
+
+/// Two events for each CPU: the clock and the news of mappings.
+fn open_files_of(limit: Option<u64>, cpus: u64) -> Finding {
+    let needed = DESCRIPTORS + 2 * cpus;
+    let found = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    let finding = Finding::ok("RLIMIT_NOFILE", found, format!("{needed} or more"));
+    if limit.is_none_or(|limit| limit >= needed) {
+        return finding;
+    }
+    finding.but(State::Missing, "recording: events and files cannot be opened").cure("ulimit -n 4096")
 }
 
 fn kernel_addresses(privileges: &Privileges) -> Finding {
@@ -137,4 +166,26 @@ fn control_groups() -> Finding {
     Finding::ok(name, "not mounted", needed)
         .but(State::Degraded, "the filter by control group (-G)")
         .cure("mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_rate_that_is_needed_is_that_of_the_default_clock() {
+        let state = |found: u64| sample_rate_of(found.to_string(), Some(found)).state;
+        let needed = Rate::new(DEFAULT_HZ).expect("the default").limit_needed();
+        assert_eq!([state(needed), state(100_000)], [State::Ok; 2]);
+        assert_eq!([state(needed - 1), state(1000), state(1)], [State::Degraded; 3]);
+        assert!(sample_rate_of(String::new(), Some(1000)).needed.contains(&needed.to_string()));
+    }
+
+    #[test]
+    fn descriptors_are_needed_for_each_cpu() {
+        assert_eq!(open_files_of(Some(1024), 2).state, State::Ok);
+        assert_eq!(open_files_of(None, 2).state, State::Ok);
+        assert_eq!(open_files_of(Some(1024), 512).state, State::Missing);
+        assert_eq!(open_files_of(Some(16), 1).state, State::Missing);
+    }
 }

@@ -14,6 +14,9 @@ use crate::process::{ProcDir, Seccomp, Stat, Status, TargetError, TargetProcess,
 pub(super) fn examine(pid: u32) -> Report {
     let opened = TargetProcess::open(pid);
     let read = ProcDir::open(pid).and_then(|directory| Ok((directory.stat()?, directory.status()?, directory)));
+    // What a foreign /proc says under this id is about somebody else.
+    let read =
+        if matches!(opened, Err(TargetError::ForeignProc(_))) { Err(io::ErrorKind::NotFound.into()) } else { read };
     let mut process = vec![target(&opened), own_rights()];
     let mut sections = Vec::new();
     let mut subject = format!("process {pid}");
@@ -45,12 +48,14 @@ fn target(opened: &Result<TargetProcess, TargetError>) -> Finding {
         Err(error) => error,
     };
     let (found, cure) = match error {
+        TargetError::NoSuchThread { .. } => ("no such thread", "ps -eL".to_owned()),
         TargetError::NoSuchProcess { .. } => ("no such process", "ps -e".to_owned()),
         TargetError::KernelThread { .. } => ("a kernel thread", "profil -K -a".to_owned()),
         TargetError::Zombie { .. } => ("a zombie", "choose a process that runs".to_owned()),
         TargetError::IsThread { tid, tgid } => ("a thread", format!("profil -t {tid}, or -p {tgid} for its process")),
         TargetError::Permission { .. } => ("not readable", "run as root or with CAP_SYS_PTRACE".to_owned()),
         TargetError::Namespace { .. } => ("in a PID namespace that cannot be seen through", namespace::FIX.to_owned()),
+        TargetError::ForeignProc(_) => ("in a /proc of another PID namespace", namespace::PROC_FIX.to_owned()),
         TargetError::Unreadable { .. } => ("not readable", "mount -t proc proc /proc".to_owned()),
     };
     Finding::ok(name, found, needed).but(State::Missing, "everything").cure(cure)
@@ -106,7 +111,7 @@ fn rights(status: &Status, directory: &ProcDir) -> Vec<Finding> {
 }
 
 fn namespaces(status: &Status, directory: &ProcDir, target: Option<&TargetProcess>) -> Vec<Finding> {
-    let own = ProcDir::open(std::process::id());
+    let own = ProcDir::own();
     let kinds = [("pid", "PID namespace"), ("mnt", "mount namespace"), ("user", "user namespace")];
     let mut findings: Vec<Finding> = kinds
         .into_iter()
@@ -192,7 +197,7 @@ fn elf(file: File) -> Vec<Finding> {
             .but(State::Degraded, "names of all but exported functions")
             .cure("install the package's debug symbols, or link without -s")
     });
-    let build_id = "for debug info and the store";
+    let build_id = "for debug info";
     findings.push(match elf.build_id() {
         Ok(Some(bytes)) if let Some(id) = crate::build_id::BuildId::new(bytes) => {
             Finding::ok("build ID", id.to_string(), build_id)

@@ -135,7 +135,8 @@ pub enum ReadError {
     },
     /// No sample type counts ticks or time.
     #[error(
-        "cannot read the profile: its sample types are {types}, none of which counts ticks or CPU time with a period"
+        "cannot read the profile: its sample types are {types}, none of which counts ticks or CPU time with a period; \
+         `go tool pprof` shows them"
     )]
     NoTicks {
         /// Types found, as `type/unit`.

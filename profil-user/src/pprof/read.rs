@@ -27,8 +27,9 @@ pub fn read_file(path: &Path) -> Result<Profile, ReadError> {
 
 /// Reads a profile, gzipped or plain.
 ///
-/// Ticks are the values of the sample type `samples/count`, else of the first type whose unit is `count`, else the
-/// values of a CPU time type divided by the period. The profile is made flat: a sample counts for its leaf. Samples
+/// Ticks are the values of the sample type `samples/count`, else of the first count that is one of ticks by its name
+/// (`cycles_sample/count`), else the values of a CPU time type divided by the period; a profile of memory or waits has
+/// none. The profile is made flat: a sample counts for its leaf. Samples
 /// without ticks are left out. Labels say process, thread and mode where they are there.
 ///
 /// Reads in a stream and refuses what claims to be larger than a profile can sensibly be, so memory stays bounded.

@@ -269,7 +269,9 @@ impl Meter {
         let period = u64::try_from(tables.period).ok().filter(|period| *period > 0);
         let period_ns = period.zip(unit_ns(unit)).and_then(|(period, unit)| period.checked_mul(unit));
         let count = types.iter().position(|kind| *kind == ("samples", "count"));
-        if let Some(index) = count.or_else(|| types.iter().position(|(_, unit)| *unit == "count")) {
+        if let Some(index) =
+            count.or_else(|| types.iter().position(|(kind, unit)| *unit == "count" && counts_ticks(kind)))
+        {
             return Ok(Meter { index, divisor: None, period_ns });
         }
         let time = types.iter().enumerate().find_map(|(index, (_, unit))| Some((index, unit_ns(unit)?)));
@@ -289,6 +291,12 @@ impl Meter {
             Some(divisor) => value / divisor + u64::from(value % divisor >= divisor.div_ceil(2)),
         })
     }
+}
+
+/// Whether a sample type that is a count is one of ticks, by the names that CPU profilers give it. Others count objects
+/// (`alloc_objects`), waits (`contentions`) or goroutines, which are no shares of CPU time.
+fn counts_ticks(kind: &str) -> bool {
+    kind.contains("sample") || ["cpu", "ticks", "cycles"].contains(&kind)
 }
 
 /// Nanoseconds of a unit of time.

@@ -240,6 +240,44 @@ fn without_a_count_the_time_is_divided_by_the_period() {
     assert!(matches!(read(&profile.encode_to_vec()[..]), Err(ReadError::NoTicks { .. })));
 }
 
+/// Check that what Go's runtime writes of memory, waits and goroutines is not shown as ticks.
+#[test]
+fn counts_that_are_no_ticks_are_refused_by_their_names() {
+    let kinds = |types: &[(&str, &str)], period: (&str, &str)| {
+        let mut profile = foreign();
+        let mut index = |text: &str| {
+            profile.string_table.push(text.to_owned());
+            profile.string_table.len() as i64 - 1
+        };
+        let mut kind = |(name, unit)| wire::ValueType { r#type: index(name), unit: index(unit) };
+        let (types, period): (Vec<_>, _) = (types.iter().copied().map(&mut kind).collect(), kind(period));
+        profile.sample[0].value = vec![3; types.len()];
+        (profile.sample_type, profile.period_type) = (types, Some(period));
+        read(&profile.encode_to_vec()[..])
+    };
+    let heap =
+        [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
+    let others = [
+        kinds(&heap, ("space", "bytes")),
+        kinds(&[("objects", "count"), ("space", "bytes")], ("space", "bytes")),
+        kinds(&[("contentions", "count"), ("delay", "nanoseconds")], ("contentions", "count")),
+        kinds(&[("goroutine", "count")], ("goroutine", "count")),
+    ];
+    for read in others {
+        let error = read.expect_err("no ticks");
+        assert!(matches!(error, ReadError::NoTicks { .. }), "{error:?}");
+        assert!(error.to_string().contains("/count") && error.to_string().contains("go tool pprof"), "{error}");
+    }
+    let ours = [
+        kinds(&[("samples", "count"), ("cpu", "nanoseconds")], ("cpu", "nanoseconds")),
+        kinds(&[("cycles_event", "count"), ("cycles_sample", "count")], ("cycles", "count")),
+        kinds(&[("inuse_space", "bytes"), ("samples", "count")], ("cpu", "nanoseconds")),
+    ];
+    for read in ours {
+        assert_eq!(read.expect("ticks").tally.ticks, 3);
+    }
+}
+
 #[test]
 fn a_reference_to_nothing_is_named() {
     let mut profile = foreign();

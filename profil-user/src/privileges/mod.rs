@@ -28,7 +28,7 @@ impl Privileges {
     pub fn of_this_process() -> Privileges {
         // CAP_BPF is number 39.
         let last = sysctl::read_number("kernel.cap_last_cap");
-        let user_namespace = ProcDir::open(std::process::id()).and_then(|directory| directory.namespace("user"));
+        let user_namespace = ProcDir::own().and_then(|directory| directory.namespace("user"));
         Privileges {
             effective: rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective),
             in_initial_user_namespace: user_namespace.is_ok_and(|inode| inode == namespace::INITIAL_USER_NAMESPACE),

@@ -19,6 +19,8 @@ pub enum Operation {
     OpenCpuEvent,
     /// Opening a perf event on a thread.
     OpenTaskEvent,
+    /// Opening the memory or the maps of another process.
+    OpenMemory,
 }
 
 impl Operation {
@@ -37,6 +39,7 @@ impl Operation {
             Operation::CreateMap => &[Capability::Bpf],
             Operation::LoadProgram | Operation::AttachProgram => &[Capability::Bpf, Capability::Perfmon],
             Operation::OpenCpuEvent | Operation::OpenTaskEvent => &[Capability::Perfmon],
+            Operation::OpenMemory => &[Capability::SysPtrace],
         }
     }
 
@@ -46,7 +49,7 @@ impl Operation {
             Operation::OpenCpuEvent => Some(0),
             // Kernel mode is wanted too.
             Operation::OpenTaskEvent => Some(1),
-            Operation::CreateMap | Operation::LoadProgram | Operation::AttachProgram => None,
+            Operation::CreateMap | Operation::LoadProgram | Operation::AttachProgram | Operation::OpenMemory => None,
         }
     }
 }
@@ -59,6 +62,7 @@ impl fmt::Display for Operation {
             Operation::AttachProgram => "attach the eBPF program",
             Operation::OpenCpuEvent => "open a perf event on a CPU",
             Operation::OpenTaskEvent => "open a perf event on a thread",
+            Operation::OpenMemory => "open the memory of the process",
         })
     }
 }
@@ -108,6 +112,13 @@ impl fmt::Display for PermissionError {
             return write!(
                 f,
                 "this is a user namespace, whose capabilities do not count for it; run profil outside (not in a rootless container)"
+            );
+        }
+        if missing.is_empty() && *operation == Operation::OpenMemory {
+            return write!(
+                f,
+                "CAP_SYS_PTRACE is there, so a security module refuses it; see /proc/sys/kernel/yama/ptrace_scope, where 3 \
+                 is for all until the next boot"
             );
         }
         if missing.is_empty() {
@@ -181,6 +192,16 @@ mod tests {
             message(Operation::OpenCpuEvent, libc::EACCES, privileges(CapabilitySet::BPF), 3),
             @"cannot open a perf event on a CPU: kernel.perf_event_paranoid is 3 and CAP_PERFMON is missing; run as root, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog+ep /usr/bin/profil`, or `sudo sysctl kernel.perf_event_paranoid=0`"
         );
+    }
+
+    #[test]
+    fn the_memory_of_another_user_takes_the_right_to_trace() {
+        insta::assert_snapshot!(
+            message(Operation::OpenMemory, libc::EACCES, privileges(CapabilitySet::BPF), 2),
+            @"cannot open the memory of the process: CAP_SYS_PTRACE is missing; run as root, or `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_dac_read_search,cap_syslog+ep /usr/bin/profil`"
+        );
+        let with_it = message(Operation::OpenMemory, libc::EPERM, privileges(CapabilitySet::all()), 2);
+        assert!(with_it.contains("yama") && !with_it.contains("MEMLOCK"), "{with_it}");
     }
 
     #[test]

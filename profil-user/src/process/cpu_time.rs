@@ -2,7 +2,13 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
+
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_TASK_CLOCK, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_SOFTWARE, perf_event_attr,
+};
+use perf_event_open_sys::perf_event_open;
 
 /// Largest process id, `PID_MAX_LIMIT` of include/linux/threads.h.
 const PID_MAX: u32 = 4 * 1024 * 1024;
@@ -51,9 +57,79 @@ pub fn of_schedstat(text: &[u8]) -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds))
 }
 
+/// A counter of the CPU time that a thread uses from a moment on. It still tells when the thread has ended, which no
+/// file of /proc does.
+#[derive(Debug)]
+#[doc(alias = "PERF_COUNT_SW_TASK_CLOCK")]
+pub struct ThreadClock(OwnedFd);
+
+impl ThreadClock {
+    /// Starts to count the time of a thread, by its number in this PID namespace.
+    ///
+    /// # Errors
+    /// ESRCH when there is no such thread; EACCES and EPERM when the caller lacks `CAP_PERFMON` and it is not its own.
+    pub fn start(tid: u32) -> io::Result<ThreadClock> {
+        let tid = libc::pid_t::try_from(tid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+        let mut attr = perf_event_attr {
+            size: size_of::<perf_event_attr>() as u32,
+            type_: PERF_TYPE_SOFTWARE,
+            config: PERF_COUNT_SW_TASK_CLOCK.into(),
+            ..perf_event_attr::default()
+        };
+        // SAFETY: attr is a valid attribute structure of the size that it states; the kernel copies it.
+        let fd = unsafe { perf_event_open(&mut attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC.into()) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(ThreadClock(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// CPU time since the start.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    pub fn read(&self) -> io::Result<Duration> {
+        let mut nanoseconds = [0; 8];
+        match rustix::io::read(&self.0, &mut nanoseconds)? {
+            8 => Ok(Duration::from_nanos(u64::from_ne_bytes(nanoseconds))),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_of_a_thread_tells_what_it_used_when_it_has_ended() {
+        let (send, tid) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            send.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).expect("the test listens");
+            wait.recv().expect("the test says when");
+            let own = || of_schedstat(&std::fs::read("/proc/thread-self/schedstat").expect("our own file"));
+            let end = own().expect("schedstat has a number") + Duration::from_millis(20);
+            while own().expect("schedstat has a number") < end {}
+        });
+        let clock = match ThreadClock::start(tid.recv().expect("the thread tells")) {
+            Ok(clock) => clock,
+            // kernel.perf_event_paranoid above 2, and no right to pass it.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => return,
+            Err(error) => panic!("{error}"),
+        };
+        go.send(()).expect("the thread waits");
+        thread.join().expect("it ends");
+        let used = clock.read().expect("the counter outlives the thread");
+        assert!(used >= Duration::from_millis(19), "{used:?}");
+        assert_eq!(clock.read().expect("a second look"), used, "nothing runs any more");
+    }
+
+    #[test]
+    fn there_is_no_clock_of_a_thread_that_cannot_be() {
+        assert!(ThreadClock::start(1 << 30).is_err() && ThreadClock::start(u32::MAX).is_err());
+    }
 
     #[test]
     fn own_cpu_time_never_runs_backwards() {

@@ -40,6 +40,54 @@ pub enum NamespaceError {
     Gone,
 }
 
+/// /proc numbers processes otherwise than this process's PID namespace: it shows other processes than those that are
+/// named.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell processes by their numbers: {}; {PROC_FIX}", self.found())]
+pub struct ForeignProc {
+    /// Our number in our PID namespace.
+    pub own: u32,
+    /// Our number in /proc; `None` when it does not show us.
+    pub shown: Option<u32>,
+}
+
+/// What the user can do when /proc is that of another PID namespace.
+pub(crate) const PROC_FIX: &str =
+    "`mount -t proc proc /proc` in a mount namespace of its own, as `unshare --pid --fork --mount-proc` does";
+
+impl ForeignProc {
+    /// What was found.
+    pub(crate) fn found(&self) -> String {
+        let ForeignProc { own, shown } = self;
+        match shown {
+            Some(shown) => {
+                format!("profil is process {own}, and /proc, which is of another PID namespace, says {shown}")
+            }
+            None => format!("profil is process {own}, and /proc, which is of another PID namespace, does not show it"),
+        }
+    }
+}
+
+/// Sees whether /proc numbers processes as our PID namespace does. A /proc that is not mounted at all passes: whoever
+/// reads it says so.
+///
+/// # Errors
+/// [`ForeignProc`], as after `unshare --pid --fork` without `--mount-proc`.
+pub fn check_proc() -> Result<(), ForeignProc> {
+    let own = std::process::id();
+    match std::fs::read_link("/proc/self") {
+        Ok(link) => check_link(own, link.to_str()),
+        // Mounted, but in a namespace that we are not in: the link is there, and leads nowhere.
+        Err(_) if std::fs::symlink_metadata("/proc/self").is_ok() => Err(ForeignProc { own, shown: None }),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_link(own: u32, link: Option<&str>) -> Result<(), ForeignProc> {
+    let shown = link.and_then(|link| link.parse().ok());
+    if shown == Some(own) { Ok(()) } else { Err(ForeignProc { own, shown }) }
+}
+
 /// What the user can do when the translation fails.
 pub(crate) const FIX: &str = "it takes Linux 6.1, BTF and CAP_BPF; run profil in the host's PID namespace \
                    (docker run --pid=host, Kubernetes hostPID: true)";
@@ -58,12 +106,12 @@ pub struct InitialIds {
 /// # Errors
 /// When /proc is not mounted.
 pub fn is_initial() -> io::Result<bool> {
-    Ok(ProcDir::open(std::process::id())?.namespace("pid")? == INITIAL_PID_NAMESPACE)
+    Ok(ProcDir::own()?.namespace("pid")? == INITIAL_PID_NAMESPACE)
 }
 
 /// Inode number of our PID namespace, by which eBPF programs find our numbers; 0 when it is the initial one.
 pub fn own_number_if_nested() -> u32 {
-    let number = ProcDir::open(std::process::id()).and_then(|directory| directory.namespace("pid"));
+    let number = ProcDir::own().and_then(|directory| directory.namespace("pid"));
     match number {
         Ok(INITIAL_PID_NAMESPACE) | Err(_) => 0,
         Ok(number) => number as u32,
@@ -139,4 +187,22 @@ fn first_task(filter: TaskFilter<'_>) -> Result<InitialIds, NamespaceError> {
     }
     let [a, b, c, d, e, f, g, h] = record;
     Ok(InitialIds { tgid: u32::from_ne_bytes([a, b, c, d]), tid: u32::from_ne_bytes([e, f, g, h]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proc_of_another_namespace_is_found_out_by_our_own_number_in_it() {
+        assert!(check_link(7, Some("7")).is_ok());
+        let error = check_link(1, Some("4242")).expect_err("another number").to_string();
+        assert!(error.contains("profil is process 1") && error.contains("says 4242"), "{error}");
+        assert!(check_link(1, None).is_err());
+    }
+
+    #[test]
+    fn the_proc_of_this_machine_is_ours() {
+        check_proc().expect("the tests run where /proc is that of their PID namespace");
+    }
 }

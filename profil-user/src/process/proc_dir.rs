@@ -31,6 +31,15 @@ impl ProcDir {
         Ok(ProcDir { fd })
     }
 
+    /// Opens this process's own directory, whatever its number is where /proc was mounted.
+    ///
+    /// # Errors
+    /// ENOENT when /proc is not mounted, or was mounted in a PID namespace that this process is not in.
+    pub fn own() -> io::Result<ProcDir> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(ProcDir { fd: rustix::fs::open("/proc/self", flags, Mode::empty())? })
+    }
+
     /// Reads a file below the directory.
     ///
     /// # Errors

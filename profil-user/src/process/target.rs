@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
-use super::namespace::{self, InitialIds, NamespaceError};
+use super::namespace::{self, ForeignProc, InitialIds, NamespaceError};
 use super::{ProcDir, Stat, Status, cpu_time};
 
 /// Why a process cannot be a target.
@@ -16,6 +16,12 @@ pub enum TargetError {
     NoSuchProcess {
         /// The id asked for.
         pid: u32,
+    },
+    /// No thread has the id.
+    #[error("cannot profile thread {tid}: there is no such thread; see `ps -eL`")]
+    NoSuchThread {
+        /// The id asked for.
+        tid: u32,
     },
     /// It is a thread of the kernel.
     #[error("cannot profile process {pid} ({comm}): it is a kernel thread and has no user pc; use -K -a")]
@@ -63,10 +69,11 @@ pub enum TargetError {
         #[source]
         source: NamespaceError,
     },
+    /// /proc shows other processes than those that ids here mean.
+    #[error(transparent)]
+    ForeignProc(#[from] ForeignProc),
     /// The system does not tell.
-    #[error(
-        "cannot profile process {pid}: neither /proc/{pid} nor pidfd_open(2) tells about it; mount -t proc proc /proc"
-    )]
+    #[error("cannot profile process {pid}: {}", verdict_on_system(*pid, source))]
     Unreadable {
         /// The id asked for.
         pid: u32,
@@ -97,6 +104,7 @@ impl TargetProcess {
     pub fn open(pid: u32) -> Result<TargetProcess, TargetError> {
         let no_such_process = || TargetError::NoSuchProcess { pid };
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(no_such_process)?;
+        namespace::check_proc()?;
         let (directory, stat, status) = read(pid)?;
         if stat.is_kernel_thread() {
             return Err(TargetError::KernelThread { pid, comm: stat.comm });
@@ -113,8 +121,12 @@ impl TargetProcess {
             return Err(TargetError::Zombie { pid, comm: stat.comm });
         }
         // The pidfd was opened last: what was read before belongs to it only if that process is still the one there.
-        if directory.stat().map(|stat| stat.start_ticks).ok() != Some(stat.start_ticks) {
-            return Err(no_such_process());
+        match directory.stat() {
+            Ok(now) if now.start_ticks == stat.start_ticks => {}
+            Err(source) if source.raw_os_error() == Some(libc::EMFILE) => {
+                return Err(TargetError::Unreadable { pid, source });
+            }
+            _ => return Err(no_such_process()),
         }
         let initial = match namespace::is_initial() {
             Ok(true) => InitialIds { tgid: pid, tid: pid },
@@ -214,6 +226,14 @@ fn read(pid: u32) -> Result<(ProcDir, Stat, Status), TargetError> {
 fn exists(pid: u32) -> bool {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     number.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+fn verdict_on_system(pid: u32, source: &io::Error) -> String {
+    match source.raw_os_error() {
+        // /proc is there: the trouble is our own.
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => format!("/proc/{pid} cannot be opened"),
+        _ => format!("neither /proc/{pid} nor pidfd_open(2) tells about it; mount -t proc proc /proc"),
+    }
 }
 
 /// Whether all threads of the process have ended: a pidfd is readable from then on.

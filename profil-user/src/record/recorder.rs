@@ -242,7 +242,8 @@ impl Recorder {
             Selection::Threads(targets) => {
                 targets.iter().all(|(tid, target)| !target.is_same() || target.thread_cpu_time(*tid).is_err())
             }
-            Selection::Cgroup(_) | Selection::All | Selection::Launch(_) => false,
+            Selection::Cgroup(cgroup) => cgroup.is_gone(),
+            Selection::All | Selection::Launch(_) => false,
         }
     }
 

@@ -279,6 +279,11 @@ impl Cgroup {
         }
     }
 
+    /// Whether the group was removed; another one that was made under its name since is not it.
+    pub fn is_gone(&self) -> bool {
+        fs::metadata(&self.directory).map_or(true, |metadata| metadata.ino() != self.id)
+    }
+
     fn at(root: &Path, directory: PathBuf) -> Result<Cgroup, CgroupError> {
         let metadata =
             fs::metadata(&directory).map_err(|source| CgroupError::Unreadable { path: directory.clone(), source })?;
@@ -303,6 +308,22 @@ mod tests {
     fn names_longer_than_the_kernel_keeps_are_refused() {
         assert!(padded("fifteen-bytes-x").is_ok());
         assert!(matches!(padded("sixteen-bytes-xy"), Err(SelectionError::Comm { length: 16, .. })));
+    }
+
+    #[test]
+    fn a_group_is_gone_with_its_directory_even_if_another_one_gets_its_name() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let directory = parent.path().join("group");
+        fs::create_dir(&directory).expect("a folder in ours");
+        let group = Cgroup::at(parent.path(), directory.clone()).expect("a folder");
+        assert!(!group.is_gone());
+        // Another folder, made while the first is there, has another inode number.
+        let other = parent.path().join("other");
+        fs::create_dir(&other).expect("a folder in ours");
+        fs::remove_dir(&directory).expect("our folder");
+        assert!(group.is_gone());
+        fs::rename(other, directory).expect("our folder");
+        assert!(group.is_gone());
     }
 
     #[test]

@@ -21,6 +21,15 @@ pub enum SessionError {
         #[source]
         source: EbpfError,
     },
+    /// The kernel refused a half of the sparse table.
+    #[error("cannot make a table of {rows} rows in the kernel")]
+    Rows {
+        /// Rows asked for.
+        rows: u32,
+        /// What aya said.
+        #[source]
+        source: EbpfError,
+    },
     /// The verifier or the kernel refused a program.
     #[error("cannot load the eBPF program `{program}`{}", verdict(verifier_log))]
     Program {
@@ -76,6 +85,16 @@ fn verdict(log: &str) -> String {
     match meaningful {
         Some(index) => format!(": {} ({} lines of the verifier's log omitted; -v shows them)", lines[index], index),
         None => String::new(),
+    }
+}
+
+/// The error of an object that the kernel does not take; `rows` are those of a half of the sparse table.
+pub(super) fn not_loaded(source: EbpfError, rows: u32) -> SessionError {
+    match &source {
+        EbpfError::MapError(MapError::CreateError { name, .. }) if name.starts_with("ROWS_") => {
+            SessionError::Rows { rows, source }
+        }
+        _ => SessionError::Load { source },
     }
 }
 

@@ -24,7 +24,7 @@ use crate::probe::Features;
 use crate::probe::btf;
 use crate::process::namespace;
 use crate::rows::{Front, Half};
-use error::refused;
+use error::{not_loaded, refused};
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
@@ -138,7 +138,7 @@ impl Session {
             .map_max_entries("ROWS_1", *rows)
             .map_max_entries("PROCESSES", *processes)
             .load(OBJECT)
-            .map_err(|source| SessionError::Load { source })?;
+            .map_err(|source| not_loaded(source, *rows))?;
         let tick = load_tick(&mut ebpf, *lanes)?;
         for name in HOOKS {
             let program: &mut RawTracePoint = program(&mut ebpf, name)?;
