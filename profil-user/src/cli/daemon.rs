@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::interrupt::{Interrupts, Wish};
 use super::{talk, verbose};
 use crate::clock;
+use crate::process::namespace;
 use crate::rate::Rate;
 use crate::report::summary::{RunFile, summary_line};
 use crate::service::{Limits, Listener, Service};
@@ -40,6 +41,7 @@ pub fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {
+    namespace::check_proc()?;
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
     let service = Service::start(Rate::within_limit(CLOCK_HZ)?, Limits::default())?;
     let listener = Listener::bind(&args.socket)?;

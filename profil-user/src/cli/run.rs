@@ -17,6 +17,7 @@ use super::{talk, verbose};
 use crate::clock;
 use crate::launch::Launching;
 use crate::preload;
+use crate::process::namespace;
 use crate::rate::Rate;
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::service::{DEFAULT_HZ, Limits, Listener, Service, ServiceReport};
@@ -55,6 +56,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
+    namespace::check_proc()?;
     let library = preload::find_library()?;
     if args.freq == 0 {
         return Err(usage("cannot tick at 0 Hz: -F takes a rate from 1 on"));
