@@ -6,9 +6,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::ops;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::{fs, ops};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -68,14 +68,22 @@ pub enum Access {
     Gone,
 }
 
+/// What an address space is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing is written to it.
+    Look,
+    /// A buffer in it is written.
+    Write,
+}
+
 /// An address space, whatever becomes of its process.
 #[derive(Debug)]
 pub struct AddressSpace {
     tgid: u32,
-    /// In /proc: that of the process, or of the thread that the files were opened through.
-    directory: String,
     mem: File,
     maps: File,
+    smaps: File,
 }
 
 impl AddressSpace {
@@ -83,8 +91,8 @@ impl AddressSpace {
     ///
     /// # Errors
     /// [`AddressSpaceError::Open`]: `ENOENT` for no such process, `EACCES` without `CAP_SYS_PTRACE`.
-    pub fn open(tgid: u32) -> Result<AddressSpace, AddressSpaceError> {
-        AddressSpace::open_in(tgid, format!("/proc/{tgid}"))
+    pub fn open(tgid: u32, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
+        AddressSpace::open_in(tgid, &format!("/proc/{tgid}"), purpose)
     }
 
     /// Pins the address space that a target has now, and makes sure that it is that of the target and not of a
@@ -95,13 +103,14 @@ impl AddressSpace {
     ///
     /// # Errors
     /// As [`AddressSpace::open`], and [`AddressSpaceError::Exited`].
-    pub fn of(target: &TargetProcess) -> Result<AddressSpace, AddressSpaceError> {
+    pub fn of(target: &TargetProcess, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
         let tgid = target.pid();
-        let mut space = AddressSpace::open(tgid).and_then(AddressSpace::alive);
+        let mut space = AddressSpace::open(tgid, purpose).and_then(AddressSpace::alive);
         if space.is_err() {
             let threads = target.threads().unwrap_or_default().into_iter();
             let mut others = threads.map(|tid| {
-                AddressSpace::open_in(tgid, format!("/proc/{tgid}/task/{tid}")).and_then(AddressSpace::alive)
+                let directory = format!("/proc/{tgid}/task/{tid}");
+                AddressSpace::open_in(tgid, &directory, purpose).and_then(AddressSpace::alive)
             });
             space = others.find(Result::is_ok).unwrap_or(space);
         }
@@ -112,15 +121,35 @@ impl AddressSpace {
         if self.is_gone() { Err(AddressSpaceError::Exited { tgid: self.tgid }) } else { Ok(self) }
     }
 
-    fn open_in(tgid: u32, directory: String) -> Result<AddressSpace, AddressSpaceError> {
+    fn open_in(tgid: u32, directory: &str, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
         let open = |name: &str, flags| {
             let path = format!("{directory}/{name}");
             rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty())
                 .map(File::from)
                 .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
         };
-        let (mem, maps) = (open("mem", OFlags::RDWR)?, open("maps", OFlags::RDONLY)?);
-        Ok(AddressSpace { tgid, directory, mem, maps })
+        let access = match purpose {
+            Purpose::Look => OFlags::RDONLY,
+            Purpose::Write => OFlags::RDWR,
+        };
+        let (mem, maps, smaps) = (open("mem", access)?, open("maps", OFlags::RDONLY)?, open("smaps", OFlags::RDONLY)?);
+        Ok(AddressSpace { tgid, mem, maps, smaps })
+    }
+
+    /// The files `mem`, `maps` and `smaps`, in this order: for a process that may not open them itself.
+    pub fn files(&self) -> [BorrowedFd<'_>; 3] {
+        [self.mem.as_fd(), self.maps.as_fd(), self.smaps.as_fd()]
+    }
+
+    /// The address space behind [`AddressSpace::files`] of process `tgid`.
+    pub fn from_files(tgid: u32, files: [OwnedFd; 3]) -> AddressSpace {
+        let [mem, maps, smaps] = files.map(File::from);
+        AddressSpace { tgid, mem, maps, smaps }
+    }
+
+    /// PID of the process that had it when it was opened.
+    pub fn tgid(&self) -> u32 {
+        self.tgid
     }
 
     /// A second handle on the same address space.
@@ -128,16 +157,12 @@ impl AddressSpace {
     /// # Errors
     /// [`AddressSpaceError::Open`]: what dup(2) says.
     pub fn try_clone(&self) -> Result<AddressSpace, AddressSpaceError> {
-        let AddressSpace { tgid, directory, mem, maps } = self;
+        let AddressSpace { tgid, mem, maps, smaps } = self;
         let open = |name: &str, file: &File| {
-            file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("{directory}/{name}"), source })
+            file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("/proc/{tgid}/{name}"), source })
         };
-        Ok(AddressSpace {
-            tgid: *tgid,
-            directory: directory.clone(),
-            mem: open("mem", mem)?,
-            maps: open("maps", maps)?,
-        })
+        let (mem, maps, smaps) = (open("mem", mem)?, open("maps", maps)?, open("smaps", smaps)?);
+        Ok(AddressSpace { tgid: *tgid, mem, maps, smaps })
     }
 
     /// All mappings; empty when the address space is gone.
@@ -210,13 +235,10 @@ impl AddressSpace {
 
     /// Whether a range has pages whose faults user space serves (userfaultfd): a write to one can block for ever.
     ///
-    /// This asks by PID, unlike all else: see with [`AddressSpace::is_gone`] afterwards that the answer was about
-    /// this address space.
-    ///
     /// # Errors
     /// What reading `smaps` says.
     pub fn has_userfaultfd(&self, range: &ops::Range<u64>) -> io::Result<bool> {
-        Ok(served_by_user_space(&fs::read(format!("{}/smaps", self.directory))?, range))
+        Ok(served_by_user_space(&read_from_start(&self.smaps)?, range))
     }
 
     /// Reads memory; the number of bytes is short where the mapping ends, and 0 where nothing is mapped.
@@ -332,7 +354,7 @@ mod tests {
     use super::*;
 
     fn own() -> AddressSpace {
-        AddressSpace::open(std::process::id()).expect("a process may open its own memory")
+        AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory")
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use profil_common::{Convention, Request};
-use profil_user::address_space::AddressSpace;
+use profil_user::address_space::{AddressSpace, Purpose};
 use profil_user::attach::{AttachConfig, AttachError, Attachment, End, Recording};
 use profil_user::process::TargetProcess;
 use profil_user::rate::Rate;
@@ -277,7 +277,7 @@ fn a_process_without_its_first_thread_has_an_address_space() {
     let target = Target::start(&program);
     until("the first thread has ended", || state(target.pid()) == b'Z');
     let process = TargetProcess::open(target.pid()).expect("the process runs");
-    let space = AddressSpace::of(&process).expect("the process runs");
+    let space = AddressSpace::of(&process, Purpose::Write).expect("the process runs");
     assert!(!space.is_gone());
     let running = Profil::attach(&profil, target.pid(), &COUNTING);
     let buffer = target.address("buf");
@@ -314,7 +314,7 @@ fn a_forked_child_keeps_its_own_copy() {
 }
 
 fn sum_of(pid: u32, buffer: u64) -> u64 {
-    let space = AddressSpace::open(pid).expect("the child runs");
+    let space = AddressSpace::open(pid, Purpose::Write).expect("the child runs");
     let mut bytes = vec![0; BYTES as usize];
     space.read_at(&mut bytes, buffer).expect("the buffer is mapped");
     bytes.chunks_exact(2).map(|pair| u64::from(u16::from_ne_bytes([pair[0], pair[1]]))).sum()

@@ -9,7 +9,7 @@ use anyhow::Context;
 use profil_common::Outcome;
 use tokio::time::MissedTickBehavior;
 
-use crate::address_space::AddressSpace;
+use crate::address_space::{AddressSpace, Purpose};
 use crate::attach::{AttachConfig, AttachReport, Attachment, End, FLUSH_PERIOD, Recording};
 use crate::cli::attach_view::{self, View};
 use crate::cli::failure;
@@ -89,7 +89,8 @@ async fn attach(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
     let symbols = Symbols::new(debug_files, "/".into());
     // Before any address is looked up: what is written goes where the addresses were found, or nowhere.
-    let space = AddressSpace::of(&target)?;
+    let purpose = if args.region.buf.is_some() { Purpose::Write } else { Purpose::Look };
+    let space = AddressSpace::of(&target, purpose)?;
     let mut object = match TargetObject::find(&target, &space, args.region.object.as_deref(), symbols) {
         Ok(object) => Some(object),
         // Addresses alone need no object; the table then has no names.

@@ -82,7 +82,7 @@ pub fn scale(text: &str) -> Result<u32, String> {
 pub struct RegionArgs {
     /// The target's buffer: an address or a symbol [default: bins are kept by profil]
     #[arg(long, value_name = "ADDR|SYMBOL[+OFF]", value_parser = address)]
-    buf: Option<Address>,
+    pub(super) buf: Option<Address>,
     /// Bytes of the buffer [default: the symbol's size]
     #[arg(long, value_name = "BYTES", value_parser = values::number)]
     bufsiz: Option<u64>,
@@ -229,7 +229,7 @@ fn place(address: &Address, object: Option<&mut TargetObject>) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address_space::AddressSpace;
+    use crate::address_space::{AddressSpace, Purpose};
     use crate::symbols::Symbols;
     use crate::symbols::debug_files::DebugFiles;
 
@@ -246,7 +246,7 @@ mod tests {
     /// This test program, as a target: an object with symbols and a large text.
     fn own_object() -> Option<TargetObject> {
         let target = crate::process::TargetProcess::open(std::process::id()).ok()?;
-        let space = AddressSpace::of(&target).expect("a process may open its own memory");
+        let space = AddressSpace::of(&target, Purpose::Look).expect("a process may open its own memory");
         let files = DebugFiles { directories: Vec::new(), debuginfod: None };
         Some(TargetObject::find(&target, &space, None, Symbols::new(files, "/".into())).expect("a program of symbols"))
     }

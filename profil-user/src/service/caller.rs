@@ -1,6 +1,6 @@
 //! The process that calls, held so that nothing else can be taken for it.
 
-use crate::address_space::{AddressSpace, AddressSpaceError};
+use crate::address_space::{AddressSpace, AddressSpaceError, Purpose};
 use crate::process::{TargetError, TargetProcess};
 
 use super::socket::Sender;
@@ -30,7 +30,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn open(peer: Sender) -> Result<Caller, CallerError> {
         let target = TargetProcess::open(peer.pid)?;
-        let space = AddressSpace::of(&target)?;
+        let space = AddressSpace::of(&target, Purpose::Write)?;
         Ok(Caller { target, space, uid: peer.uid })
     }
 }

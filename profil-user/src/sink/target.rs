@@ -1,6 +1,7 @@
 //! The target's own buffer: bins are added to the counters that are there, as profil(2) does.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::address_space::{Access, AddressSpace, AddressSpaceError};
 use crate::bins::Run;
@@ -111,6 +112,8 @@ pub enum Loss {
     Unknown,
     /// The process has exited or runs another program.
     Gone,
+    /// A write took so long that it was given up: something of the target's keeps its pages from being written.
+    Stalled,
 }
 
 impl std::fmt::Display for Loss {
@@ -122,6 +125,7 @@ impl std::fmt::Display for Loss {
             Loss::Refused => "the kernel cannot write to the buffer any more",
             Loss::Unknown => "the maps of the process cannot be read any more",
             Loss::Gone => "the process has exited or runs another program",
+            Loss::Stalled => "the buffer could not be written in time",
         })
     }
 }
@@ -129,10 +133,11 @@ impl std::fmt::Display for Loss {
 /// A target's buffer, open for adding.
 #[derive(Debug)]
 pub struct TargetBuffer {
-    space: AddressSpace,
+    space: Arc<AddressSpace>,
     start: u64,
     end: u64,
     width: Width,
+    at_limit: AtLimit,
 }
 
 impl TargetBuffer {
@@ -140,7 +145,13 @@ impl TargetBuffer {
     ///
     /// # Errors
     /// [`BadBuffer`].
-    pub fn new(space: AddressSpace, start: u64, nbins: u32, width: Width) -> Result<TargetBuffer, BadBuffer> {
+    pub fn new(
+        space: Arc<AddressSpace>,
+        start: u64,
+        nbins: u32,
+        width: Width,
+        at_limit: AtLimit,
+    ) -> Result<TargetBuffer, BadBuffer> {
         let bytes = u64::from(nbins) * u64::from(width.bytes());
         let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
         match space.access(start..end)? {
@@ -153,10 +164,10 @@ impl TargetBuffer {
         if space.has_userfaultfd(&(start..end)).map_err(|source| BadBuffer::Flags { source })? {
             return Err(BadBuffer::Userfaultfd { start, end });
         }
-        Ok(TargetBuffer { space, start, end, width })
+        Ok(TargetBuffer { space, start, end, width, at_limit })
     }
 
-    /// Adds runs of bins to the counters, which wrap at their width. Returns the ticks written, and why not all were.
+    /// Adds runs of bins to the counters, which wrap at their width or stay at its largest value. Returns the ticks written, and why not all were.
     ///
     /// Only the counters of the runs are touched. A counter that the target changes between our read and our write,
     /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before. In the same
@@ -193,6 +204,15 @@ impl TargetBuffer {
         }
     }
 
+    /// A counter after an addition; when it wraps, its higher bits are to be cut off.
+    fn sum(&self, counter: u64, added: u32, largest: u64) -> u64 {
+        let sum = counter + u64::from(added);
+        match self.at_limit {
+            AtLimit::Wrap => sum,
+            AtLimit::Saturate => sum.min(largest),
+        }
+    }
+
     /// Whether all of a run was added.
     fn add_run(&self, run: &Run) -> bool {
         let width = self.width.bytes() as usize;
@@ -204,12 +224,12 @@ impl TargetBuffer {
         for (counter, added) in counters.chunks_exact_mut(width).zip(&run.added) {
             match counter {
                 [a, b] => {
-                    let sum = u16::from_ne_bytes([*a, *b]).wrapping_add(*added as u16);
-                    counter.copy_from_slice(&sum.to_ne_bytes());
+                    let sum = self.sum(u16::from_ne_bytes([*a, *b]).into(), *added, u16::MAX.into());
+                    counter.copy_from_slice(&(sum as u16).to_ne_bytes());
                 }
                 [a, b, c, d] => {
-                    let sum = u32::from_ne_bytes([*a, *b, *c, *d]).wrapping_add(*added);
-                    counter.copy_from_slice(&sum.to_ne_bytes());
+                    let sum = self.sum(u32::from_ne_bytes([*a, *b, *c, *d]).into(), *added, u32::MAX.into());
+                    counter.copy_from_slice(&(sum as u32).to_ne_bytes());
                 }
                 _ => {}
             }
@@ -220,12 +240,15 @@ impl TargetBuffer {
 
 #[cfg(test)]
 mod tests {
+    use crate::address_space::Purpose;
+
     use super::*;
 
     /// Memory of this process, as a target's.
-    fn buffer<T>(counters: &mut [T], width: Width) -> TargetBuffer {
-        let space = AddressSpace::open(std::process::id()).expect("a process may open its own memory");
-        TargetBuffer::new(space, counters.as_mut_ptr() as u64, counters.len() as u32, width).expect("own heap")
+    fn buffer<T>(counters: &mut [T], width: Width, at_limit: AtLimit) -> TargetBuffer {
+        let space = AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory");
+        TargetBuffer::new(Arc::new(space), counters.as_mut_ptr() as u64, counters.len() as u32, width, at_limit)
+            .expect("own heap")
     }
 
     fn run(first: u32, added: &[u32]) -> Run {
@@ -235,7 +258,7 @@ mod tests {
     #[test]
     fn counts_are_added_and_wrap_at_sixteen_bits() {
         let mut counters = vec![65_530u16, 1, 2, 3, 4, 5, 6, 7];
-        let buffer = buffer(&mut counters, Width::Two);
+        let buffer = buffer(&mut counters, Width::Two, AtLimit::Wrap);
         assert_eq!(buffer.add(&[run(0, &[10, 65_536 + 3]), run(5, &[1]), run(7, &[9])]), (10 + 65_539 + 1 + 9, None));
         assert_eq!(std::hint::black_box(&counters)[..], [4, 4, 2, 3, 4, 6, 6, 16]);
     }
@@ -243,15 +266,27 @@ mod tests {
     #[test]
     fn counts_are_added_and_wrap_at_thirty_two_bits() {
         let mut counters = vec![u32::MAX, 1, 2];
-        let buffer = buffer(&mut counters, Width::Four);
+        let buffer = buffer(&mut counters, Width::Four, AtLimit::Wrap);
         assert_eq!(buffer.add(&[run(0, &[2]), run(2, &[70_000])]), (70_002, None));
         assert_eq!(std::hint::black_box(&counters)[..], [1, 1, 70_002]);
     }
 
     #[test]
+    fn counts_stay_at_the_largest_value_when_they_saturate() {
+        let mut counters = vec![65_530u16, 1];
+        let target = buffer(&mut counters, Width::Two, AtLimit::Saturate);
+        assert_eq!(target.add(&[run(0, &[10, 70_000])]), (70_010, None));
+        assert_eq!(std::hint::black_box(&counters)[..], [u16::MAX, u16::MAX]);
+        let mut counters = vec![u32::MAX - 1, 1];
+        let target = buffer(&mut counters, Width::Four, AtLimit::Saturate);
+        assert_eq!(target.add(&[run(0, &[10, 70_000])]), (70_010, None));
+        assert_eq!(std::hint::black_box(&counters)[..], [u32::MAX, 70_001]);
+    }
+
+    #[test]
     fn more_runs_than_are_written_between_two_looks_at_the_maps_are_all_written() {
         let mut counters = vec![0u16; 4 * RUNS_PER_CHECK];
-        let buffer = buffer(&mut counters, Width::Two);
+        let buffer = buffer(&mut counters, Width::Two, AtLimit::Wrap);
         let runs: Vec<Run> = (0..2 * RUNS_PER_CHECK as u32 - 1).map(|index| run(2 * index, &[index])).collect();
         let total = runs.iter().map(|run| u64::from(run.added[0])).sum();
         assert_eq!(buffer.add(&runs), (total, None));
@@ -262,12 +297,14 @@ mod tests {
 
     #[test]
     fn a_buffer_that_wraps_or_is_nowhere_is_refused() {
-        let own = || AddressSpace::open(std::process::id()).expect("a process may open its own memory");
-        let wraps = TargetBuffer::new(own(), u64::MAX - 3, 2, Width::Four);
+        let own = || {
+            Arc::new(AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory"))
+        };
+        let wraps = TargetBuffer::new(own(), u64::MAX - 3, 2, Width::Four, AtLimit::Wrap);
         assert!(matches!(wraps, Err(BadBuffer::Wraps { .. })), "{wraps:?}");
-        let nowhere = TargetBuffer::new(own(), 0x1000, 2, Width::Two);
+        let nowhere = TargetBuffer::new(own(), 0x1000, 2, Width::Two, AtLimit::Wrap);
         assert!(matches!(nowhere, Err(BadBuffer::Unmapped { .. })), "{nowhere:?}");
-        let text = TargetBuffer::new(own(), run as *const () as u64, 2, Width::Two);
+        let text = TargetBuffer::new(own(), run as *const () as u64, 2, Width::Two, AtLimit::Wrap);
         assert!(matches!(text, Err(BadBuffer::ReadOnly { .. })), "{text:?}");
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use profil_user::address_space::AddressSpace;
+use profil_user::address_space::{AddressSpace, Purpose};
 use profil_user::process::TargetProcess;
 use serde_json::Value;
 
@@ -235,7 +235,7 @@ impl Target {
     /// The target and its address space, for the library.
     pub fn open(&self) -> (TargetProcess, AddressSpace) {
         let target = TargetProcess::open(self.pid()).expect("the target runs");
-        let space = AddressSpace::of(&target).expect("the target runs");
+        let space = AddressSpace::of(&target, Purpose::Write).expect("the target runs");
         (target, space)
     }
 }
