@@ -100,7 +100,7 @@ fn four_byte_counters_come_to_the_same_in_the_kernel() {
 
 /// A table of `len` ranges: of growing sizes and all conventions, with gaps after two of three.
 fn table(len: usize) -> RangeTable {
-    let mut table = RangeTable { len: len as u32, nbins: 0, ranges: [Range::default(); MAX_RANGES] };
+    let mut table = RangeTable { len: len as u32, ..RangeTable::empty(0) };
     let mut low = 0x40_0000;
     for (index, range) in table.ranges.iter_mut().enumerate().take(len) {
         let convention = Convention::ALL[index % 4];
