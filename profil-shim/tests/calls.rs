@@ -12,8 +12,8 @@ fn run(
     settings: &[(&str, &str)],
     arguments: &str,
 ) -> (Vec<String>, Vec<Received>) {
-    let (programs, service) = (Programs::new(), Service::start(answer));
-    let run = Run::preloaded(&programs.calls()).args(arguments).env("PROFIL_SOCKET", service.socket());
+    let service = Service::start(answer);
+    let run = Run::calls().args(arguments).env("PROFIL_SOCKET", service.socket());
     let lines = settings.iter().fold(run, |run, (name, value)| run.env(name, value)).lines();
     (lines, service.received())
 }
@@ -54,8 +54,8 @@ fn each_convention_passes_arguments_on_as_they_are() {
 
 #[test]
 fn settings_out_of_range_are_the_defaults_and_named_with_debug() {
-    let (programs, service) = (Programs::new(), Service::start(obliging));
-    let run = Run::preloaded(&programs.calls()).args("on").env("PROFIL_SOCKET", service.socket());
+    let service = Service::start(obliging);
+    let run = Run::calls().args("on").env("PROFIL_SOCKET", service.socket());
     let run = run.env("PROFIL_CONVENTION", "sysv").env("PROFIL_HZ", "10001").env("PROFIL_DEBUG", "");
     let stderr = String::from_utf8(run.output().stderr).expect("text");
     let [received] = &service.received()[..] else { panic!("one call") };

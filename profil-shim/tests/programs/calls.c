@@ -45,7 +45,7 @@ static void *place(const char *name)
 
 static int turn_on(void)
 {
-	return profil(buffer, sizeof buffer, 0x1000, 65536);
+	return profil(buffer, sizeof buffer, 0x1000, 32768);
 }
 
 static void burn(void)
@@ -177,9 +177,10 @@ int main(int argc, char **argv)
 		} else if (strcmp(what, "on") == 0) {
 			print_result(what, turn_on());
 		} else if (strcmp(what, "on-all") == 0) {
-			print_result(what, profil(buffer, sizeof buffer, 0, 2));
+			/* To glibc a scale of 0 means that every pc is in the first bin. */
+			print_result(what, profil(buffer, sizeof buffer, 0, 0));
 		} else if (strcmp(what, "on-pages") == 0) {
-			print_result(what, profil(pages, PAGES_BYTES, 0x1000, 65536));
+			print_result(what, profil(pages, PAGES_BYTES, 0x1000, 32768));
 		} else if (strcmp(what, "off") == 0) {
 			print_result(what, profil(NULL, 0, 0, 0));
 		} else if (strcmp(what, "sprofil") == 0) {
@@ -229,6 +230,8 @@ int main(int argc, char **argv)
 			for (int call = 0; call < 500; call++)
 				failed += (turn_on() != 0) + (profil(NULL, 0, 0, 0) != 0);
 			printf("thousand: %d %d\n", failed, open_descriptors() - before);
+		} else if (strcmp(what, "unlink") == 0) {
+			unlink(argv[++i]);
 		} else if (strcmp(what, "interrupt") == 0) {
 			interrupt_calls();
 		} else if (strcmp(what, "threads") == 0) {

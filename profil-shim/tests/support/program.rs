@@ -15,6 +15,7 @@ pub fn library() -> PathBuf {
 }
 
 /// A folder with C programs.
+#[derive(Debug)]
 pub struct Programs {
     folder: TempDir,
 }
@@ -41,8 +42,8 @@ impl Programs {
         program
     }
 
-    /// The program of [`Run`], compiled.
-    pub fn calls(&self) -> PathBuf {
+    /// Compiles the program of [`Run::calls`].
+    fn calls(&self) -> PathBuf {
         self.build("calls", &[])
     }
 
@@ -56,9 +57,18 @@ impl Programs {
 #[derive(Debug)]
 pub struct Run {
     command: Command,
+    /// What goes away after the run.
+    _folder: Option<Programs>,
 }
 
 impl Run {
+    /// A run of `programs/calls.c` with libprofil.so preloaded and no service.
+    pub fn calls() -> Run {
+        let programs = Programs::new();
+        let run = Run::preloaded(&programs.calls());
+        Run { _folder: Some(programs), ..run }
+    }
+
     /// A run with libprofil.so preloaded and no service.
     pub fn preloaded(program: &Path) -> Run {
         let mut run = Run::bare(program);
@@ -73,7 +83,7 @@ impl Run {
             command.env_remove(format!("PROFIL_{name}"));
         }
         command.env_remove("GMON_OUT_PREFIX").env_remove("PROFDIR");
-        Run { command }
+        Run { command, _folder: None }
     }
 
     /// With a variable.
