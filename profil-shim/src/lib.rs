@@ -8,7 +8,7 @@
 //! It is loaded into strangers, which is why
 //!
 //! * nothing allocates, starts a thread, installs a signal handler, or holds a lock while it waits: profil(3) may be
-//!   called from a signal handler that interrupted profil(3), see [`claim::Claim`];
+//!   called from a signal handler that interrupted profil(3), see `claim`;
 //! * nothing is a cancellation point and nothing panics: no frame of this library is ever unwound;
 //! * errno is changed by a call that fails and by no other.
 //!
