@@ -312,7 +312,8 @@ fn gprof_agrees_to_the_tick() {
         left.assert_conserved();
         assert_eq!(left.status, 0, "{left:?}");
         let functions = left.functions();
-        assert_eq!(functions.len(), 2, "{functions:?}");
+        // The two that work; a tick in the loop that calls them is rare.
+        assert!(functions.len() >= 2, "{functions:?}");
         assert_eq!(by_gprof(object, &gmon), functions, "{}", object.display());
     }
 }
