@@ -110,7 +110,8 @@ fn a_buffer_too_small_for_a_counter_has_no_effect_and_an_odd_byte_is_not_used() 
         assert!(left.stderr.contains("no effect (glibc): a buffer of"), "{left:?}");
     }
     let left = attach(&profil, &target, &[&clean("8")[..], &["--width", "3"]].concat());
-    assert!(left.stderr.contains("EINVAL (glibc): width 3 is neither 2 nor 4 bytes"), "{left:?}");
+    assert_eq!(left.status, 2, "{left:?}");
+    assert!(left.stderr.contains("width 3 is neither 2 nor 4 bytes"), "{left:?}");
     // The page behind the end of `half` is not mapped: the odd last byte of the buffer must not be asked for.
     let half = hex(target.address("half") + 4096 - 2);
     let request = ["--buf", &half, "--bufsiz", "3", "--offset", "hot", "--scale", "2", "--json", "-F", "1000"];
@@ -271,6 +272,21 @@ fn by_gprof(object: &Path, gmon: &Path) -> HashMap<String, u64> {
 }
 
 #[test]
+fn an_object_may_be_given_by_a_link_to_it() {
+    let name = "an_object_may_be_given_by_a_link_to_it";
+    let Some(profil) = profil_or_skip(name) else { return };
+    let program = movable_target();
+    let target = Target::start(&program);
+    let link = scratch("link-to-it");
+    std::os::unix::fs::symlink(&program, &link).expect("a link in our folder");
+    let left = attach(&profil, &target, &["--object", link.to_str().expect("UTF-8"), "--json", "-F", "1000"]);
+    std::fs::remove_file(&link).expect("our link");
+    assert_eq!(left.status, 0, "{left:?}");
+    left.assert_conserved();
+    assert_eq!(left.json["object"], program.to_str().expect("UTF-8"));
+}
+
+#[test]
 fn gprof_agrees_to_the_tick() {
     let name = "gprof_agrees_to_the_tick";
     let Some(profil) = profil_or_skip(name) else { return };
@@ -296,7 +312,8 @@ fn gprof_agrees_to_the_tick() {
         left.assert_conserved();
         assert_eq!(left.status, 0, "{left:?}");
         let functions = left.functions();
-        assert_eq!(functions.len(), 2, "{functions:?}");
+        // The two that work; a tick in the loop that calls them is rare.
+        assert!(functions.len() >= 2, "{functions:?}");
         assert_eq!(by_gprof(object, &gmon), functions, "{}", object.display());
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use profil_tests::{By, Profil, Recorded, Running, Scratch, feature, patience};
+use profil_tests::{By, Profil, Recorded, Report, Running, Scratch, feature, patience};
 
 /// Records a command that ends in some way after 0.2 CPU seconds.
 fn ended(scratch: &Scratch, options: &[&str], how: &[&str]) -> Recorded {
@@ -90,10 +90,12 @@ fn a_command_outlives_its_time_only_if_it_is_to_be_kept() {
 #[test]
 fn one_signal_stops_and_writes() {
     let scratch = Scratch::new();
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let mut target = Running::start(scratch.build("ends"), &["0.1", "run"]);
         target.go();
-        let recording = Profil::record(&scratch, &["-F", "1999", "-p", &target.pid().to_string()]).start();
+        // Under nohup(1), which the tests may run under, a hangup is to be ignored.
+        let runner = ["env", "--default-signal=HUP"];
+        let recording = Profil::by(&runner, &scratch, &["-F", "1999", "-p", &target.pid().to_string()]).start();
         patience::until("some ticks", || {
             recording.signal(libc::SIGUSR1);
             std::thread::sleep(std::time::Duration::from_millis(100));
@@ -106,6 +108,50 @@ fn one_signal_stops_and_writes() {
         assert!(recorded.report(By::Function).in_function("burn") > 0, "{recorded:?}");
         let state = fs::read_to_string(format!("/proc/{}/stat", target.pid())).expect("the target lives");
         assert!(!state.contains(") Z "), "the target runs on: {state}");
+    }
+}
+
+#[test]
+fn a_command_that_has_stopped_itself_is_ended_when_its_time_is_up() {
+    let scratch = Scratch::new();
+    let script = "kill -STOP $$; sleep 600";
+    let recorded = Profil::record(&scratch, &["-d", "500ms"]).launch("sh", &["-c", script]).run();
+    assert_eq!(recorded.code(), 128 + libc::SIGTERM, "{recorded:?}");
+    assert!(recorded.file.exists(), "{recorded:?}");
+}
+
+/// Check that a standard error which nobody can read takes neither the profile nor the exit status along.
+#[test]
+fn a_standard_error_that_cannot_be_written_changes_nothing() {
+    let scratch = Scratch::new();
+    let ends = scratch.build("ends");
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").expect("/dev/full"));
+    let broken = || Stdio::from(std::io::pipe().expect("a pipe").1);
+    for (name, stderr) in [("full", full()), ("broken", broken())] {
+        let file = scratch.path(name);
+        let mut command = Command::new(profil_tests::profil::binary());
+        command.args(["-F", "1999", "-o"]).arg(&file).arg("--").arg(&ends).args(["0.2", "exit", "7"]);
+        let status = command.stderr(stderr).status().expect("profil runs");
+        assert_eq!(status.code(), Some(7), "{name}");
+        let report = Command::new(profil_tests::profil::binary()).args(["report", "--json"]).arg(&file).output();
+        let report = Report::read(&report.expect("profil runs").stdout);
+        assert!(report.in_function("burn") > 100, "{name}: {report:?}");
+    }
+    for (name, stderr) in [("full", full()), ("broken", broken())] {
+        let mut command = Command::new(profil_tests::profil::binary());
+        let status = command.args(["-p", "4194300"]).stderr(stderr).status().expect("profil runs");
+        assert_eq!(status.code(), Some(1), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    for arguments in [&["completions", "bash"] as &[_], &["doctor"], &["--help"]] {
+        let mut command = Command::new(profil_tests::profil::binary());
+        command.args(arguments).stdout(std::io::pipe().expect("a pipe").1).stderr(Stdio::piped());
+        let output = command.output().expect("profil runs");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
 }
 

@@ -32,6 +32,32 @@ fn an_exec_in_mid_run_makes_two_images() {
     }
 }
 
+/// Check that a process has its own name and that of what it execs, whichever of its threads ticks and execs.
+#[test]
+fn a_process_is_not_called_by_the_name_of_its_thread() {
+    let scratch = Scratch::new();
+    let short = scratch.build("short");
+    let words = ["0.5", short.to_str().expect("UTF-8"), "0.5"];
+    let program = scratch.build("worker_exec");
+    for of_all in [false, true] {
+        let mut target = Running::start(&program, &words);
+        let pid = target.pid().to_string();
+        let targets = if of_all { vec!["-a"] } else { vec!["-p", &pid] };
+        let recording = Profil::record(&scratch, &[&["-F", "1999"], &targets[..]].concat()).start();
+        target.go();
+        let (status, _) = target.finish();
+        assert!(status.success(), "{status}");
+        let recorded = if of_all { recording.stop() } else { recording.wait() };
+        let report = recorded.report(By::Process);
+        let mut rows: Vec<_> =
+            report.rows.iter().filter(|row| row.pid.map(|pid| pid.to_string()) == Some(pid.clone())).collect();
+        rows.sort_by_key(|row| row.generation);
+        let names: Vec<_> = rows.iter().map(|row| row.process.as_deref().unwrap_or_default()).collect();
+        assert_eq!(names, ["worker_exec", "short"], "{report:?}");
+        assert!(rows.iter().all(|row| row.ticks > 800), "{report:?}");
+    }
+}
+
 /// Ticks of the child that a user without rights makes exec a program of that mode.
 fn executed_as_nobody(mode: u32) {
     let test = format!("an_exec_of_an_image_of_mode_{mode:o}_is_still_counted");

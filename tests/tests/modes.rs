@@ -74,6 +74,42 @@ fn a_single_thread_is_counted_alone() {
     assert!((ratio - 1.0).abs() < tolerance, "{ratio:.3}: {report:?}");
 }
 
+#[test]
+fn a_thread_named_twice_is_counted_once() {
+    let scratch = Scratch::new();
+    let mut target = Running::start(scratch.build("modes"), &["two", "1"]);
+    let tid = target.pid();
+    let recording = Profil::record(&scratch, &["-F", "1999", "-t", &format!("{tid},{tid}")]).start();
+    target.go();
+    let (_, truth) = target.finish();
+    let report = recording.wait().report(By::Thread);
+    let (counted, main) = (report.cpu_seconds.expect("threads have a clock"), truth.of("main"));
+    assert!((counted / main - 1.0).abs() < 0.05, "{counted} {main}");
+    let ratio = report.ratio(main);
+    assert!((ratio - 1.0).abs() < 0.05 + 3.0 / (report.ticks as f64).sqrt(), "{ratio:.3}: {report:?}");
+}
+
+/// Check that `expected` is right for a thread that ends while its process goes on.
+#[test]
+fn a_thread_that_ends_is_expected_to_tick_for_all_that_it_used() {
+    let scratch = Scratch::new();
+    for _ in 0..3 {
+        let mut target = Running::start(scratch.build("threads"), &["2", "0.8", "unlike"]);
+        let pid = target.pid();
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads");
+        let tids = tasks.map(|task| task.expect("an entry").file_name().into_string().expect("a tid"));
+        // The one that was created last ends first, after seven eighths of the time.
+        let tid = tids.max_by_key(|tid| tid.parse::<u32>().expect("a tid")).expect("threads");
+        let recording = Profil::record(&scratch, &["-F", "1999", "-t", &tid]).start();
+        target.go();
+        let recorded = recording.wait();
+        let (_, truth) = target.finish();
+        let report = recorded.report(By::Thread);
+        let (counted, used) = (report.cpu_seconds.expect("threads have a clock"), truth.of(&format!("tid.{tid}")));
+        assert!((counted / used - 1.0).abs() < 0.02, "{counted} of {used}: {report:?}");
+    }
+}
+
 /// Runs a target beside `profil -a` with a filter; ticks in the target, and per tick that is due.
 fn filtered(scratch: &Scratch, options: &[&str], command: Command) -> (Report, f64) {
     let mut target = Running::of(command);
@@ -171,4 +207,27 @@ fn a_control_group_selects_processes() {
     assert!((0.9..1.1).contains(&ratio), "{ratio:.3}: {report:?}");
     let (report, ratio) = filtered(&scratch, &["-G", &path], burning::<&str>(&scratch, &[]));
     assert_eq!(ratio, 0.0, "{report:?}");
+}
+
+#[test]
+fn a_recording_of_a_control_group_ends_when_the_group_is_removed() {
+    const TEST: &str = "a_recording_of_a_control_group_ends_when_the_group_is_removed";
+    let Some(group) = Cgroup::new() else {
+        feature::skip(TEST, "no hierarchy of control groups v2 that we may write to");
+        return;
+    };
+    let scratch = Scratch::new();
+    let path = group.0.display().to_string();
+    let enter = format!("echo $$ > {path}/cgroup.procs; exec \"$@\"");
+    let mut target = Running::of(burning(&scratch, &["sh", "-c", &enter, "sh"]));
+    let recording = Profil::record(&scratch, &["-F", "1999", "-G", &path]).start();
+    target.go();
+    let (_, truth) = target.finish();
+    fs::remove_dir(&group.0).expect("nobody is left in it");
+    let recorded = recording.wait();
+    assert_eq!(recorded.code(), 0, "{recorded:?}");
+    let report = recorded.report(By::Function);
+    let (counted, used) = (report.cpu_seconds.expect("the last reading"), truth.of("cpu"));
+    assert!((counted / used - 1.0).abs() < 0.1, "{counted} of {used}: {report:?}");
+    assert!(report.ratio(used) > 0.9, "{report:?}");
 }

@@ -1,5 +1,6 @@
 //! What cannot be done is refused with the right exit status and in words that say why and what to do.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use profil_tests::{Running, Scratch, feature, profil};
@@ -85,12 +86,114 @@ fn a_user_without_rights_is_told_which_are_missing() {
     let scratch = Scratch::new();
     let copy = scratch.path("profil");
     std::fs::copy(profil::binary(), &copy).expect("a copy of the program");
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
-    command.args(["record", "-a", "-d", "100ms", "-o", "/dev/null"]);
-    let (status, text) = told(command.output());
-    assert_eq!(status, 3, "{text}");
-    assert!(text.contains("CAP_"), "{text}");
+    let as_nobody = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command
+    };
+    let ends = scratch.build("ends");
+    let of_root = Running::start(&ends, &["0.1", "run"]);
+    let mut command = as_nobody(&ends);
+    command.args(["0.1", "run"]);
+    let of_nobody = Running::of(command);
+    let (root_s, nobody_s) = (of_root.pid().to_string(), of_nobody.pid().to_string());
+    for (arguments, missing) in [
+        (&["record", "-a", "-d", "100ms", "-o", "/dev/null"] as &[_], "CAP_"),
+        (&["attach", "-d", "100ms", "-p", &root_s], "CAP_SYS_PTRACE"),
+        (&["attach", "-d", "100ms", "-p", &nobody_s], "CAP_BPF"),
+    ] {
+        let (status, text) = told(as_nobody(&copy).args(arguments).output());
+        assert_eq!(status, 3, "{arguments:?}: {text}");
+        assert!(text.contains(missing) && text.contains("; "), "with what to do: {arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn values_that_are_none_are_usage_errors_before_anything_runs() {
+    for (arguments, words) in [
+        (&["--table-rows", "0", "--", "true"] as &[_], "0 rows"),
+        (&["--table-rows", "4000000000", "--", "true"], "4000000000 rows"),
+        (&["-C", "60000", "--", "true"], "online"),
+        (&["-C", "60000", "-a"], "online"),
+        (&["-F", "0", "--", "true"], "0 Hz"),
+        (&["attach", "-p", "1", "-F", "0"], "0 Hz"),
+        (&["attach", "-p", "1", "--width", "3"], "width 3"),
+        (&["recrod", "-p", "1"], "'record'"),
+        (&["python3", "work.py"], "'profil -- python3'"),
+    ] {
+        let (status, text) = run(arguments);
+        assert_eq!(status, 2, "{arguments:?}: {text}");
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn the_cpus_that_are_online_are_named() {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").expect("the list of CPUs");
+    let (_, text) = run(&["-C", "0,60000", "-a"]);
+    assert!(text.contains("60000: not online") && text.contains(online.trim()), "{text}");
+}
+
+#[test]
+fn a_thread_that_is_not_there_is_called_a_thread() {
+    let (status, text) = run(&["record", "-t", "4194300", "-d", "100ms"]);
+    assert_eq!(status, 1, "{text}");
+    assert!(text.contains("thread 4194300") && !text.contains("process"), "{text}");
+}
+
+#[test]
+fn a_lack_of_descriptors_names_its_limit() {
+    let scratch = Scratch::new();
+    let target = Running::start(scratch.build("ends"), &["0.1", "run"]);
+    let pid = target.pid().to_string();
+    for limit in [16, 24, 32] {
+        for arguments in [&["record", "-d", "100ms", "-p", &pid] as &[_], &["attach", "-d", "100ms", "-p", &pid]] {
+            let script = format!("ulimit -n {limit}; exec \"$@\"");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "sh"]).arg(profil::binary()).args(arguments).current_dir(scratch.path(""));
+            let (status, text) = told(command.output());
+            // Whether the larger ones do is a matter of the number of CPUs.
+            if limit == 16 || status == 1 {
+                assert_eq!(status, 1, "{limit} {arguments:?}: {text}");
+                assert!(text.contains(&format!("RLIMIT_NOFILE is {limit}")), "{limit} {arguments:?}: {text}");
+                assert!(text.contains("ulimit -n") && !text.contains("mount"), "{limit} {arguments:?}: {text}");
+            }
+        }
+    }
+}
+
+/// Check that profil does not take the processes of the host for those of its own namespace.
+#[test]
+fn a_proc_of_another_pid_namespace_is_refused_and_told_by_doctor() {
+    const TEST: &str = "a_proc_of_another_pid_namespace_is_refused_and_told_by_doctor";
+    if !feature::has_program(TEST, "unshare") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let inside = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork"]).arg(profil::binary()).args(arguments).current_dir(scratch.path(""));
+        command.output().expect("unshare runs")
+    };
+    for (arguments, expected) in [
+        (&["-d", "100ms", "-p", "1"] as &[_], 1),
+        (&["-d", "100ms", "-t", "1"], 1),
+        (&["-d", "100ms", "-a"], 1),
+        (&["attach", "-d", "100ms", "-p", "1"], 1),
+        (&["--", "true"], 125),
+    ] {
+        let (status, text) = told(Ok(inside(arguments)));
+        assert_eq!(status, expected, "{arguments:?}: {text}");
+        assert!(text.contains("another PID namespace") && text.contains("mount -t proc"), "{arguments:?}: {text}");
+    }
+    for arguments in [&["doctor"] as &[_], &["doctor", "-p", "1"]] {
+        let output = inside(arguments);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("another PID namespace") && text.contains("mount -t proc"), "{arguments:?}: {text}");
+        // What is said of our own user namespace is about us, and not about the process that has our number outside.
+        assert!(!text.contains("rootless"), "{text}");
+    }
 }
 
 #[test]

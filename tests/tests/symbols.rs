@@ -153,3 +153,42 @@ fn go_s_pprof_reads_the_file_and_agrees() {
         assert_eq!(flat, report.in_function(function), "{line}");
     }
 }
+
+/// Check that what is mapped while the kernel has no room to tell of it has names all the same.
+#[test]
+fn code_mapped_in_a_burst_of_thirty_thousand_mappings_has_names() {
+    let scratch = Scratch::new();
+    let library = scratch.build_as("plugin", "libplugin.so", &["-shared", "-fPIC"]);
+    let library = library.to_str().expect("UTF-8");
+    let target = Running::start(scratch.build("burst"), &[library, "0.7", "30000"]);
+    let (recorded, truth) = attached(&scratch, target);
+    assert!(recorded.stderr.contains("of mappings lost"), "the kernel had room for all: {}", recorded.stderr);
+    let report = recorded.report(By::Function);
+    let ticks =
+        report.ticks_of(|row| row.object.as_deref() == Some(library) && row.function.as_deref() == Some("burn"));
+    let due = truth.of("after") * report.hz.expect("the profile says its rate");
+    assert!(ticks as f64 > 0.95 * due, "{ticks} of {due}: {report:?}");
+}
+
+#[test]
+fn libraries_that_take_turns_at_one_address_are_told_of_and_lose_no_tick() {
+    let scratch = Scratch::new();
+    let build = |name: &str| {
+        let flag = format!("-DNAME={name}");
+        scratch.build_as("turn", &format!("lib{name}.so"), &["-shared", "-fPIC", &flag]).display().to_string()
+    };
+    let (first, second) = (build("turn_of_a"), build("turn_of_b"));
+    let target = Running::start(scratch.build("replaced"), &[first.as_str(), second.as_str(), "0.3", "6"]);
+    let (recorded, truth) = attached(&scratch, target);
+    assert_eq!(truth.of("moved"), 0.0, "the second library is loaded where the first one was");
+    assert!(recorded.stderr.contains("code was mapped over other code"), "{}", recorded.stderr);
+    assert!(!recorded.stderr.contains("stale") && !recorded.stderr.contains("fault of profil"), "{}", recorded.stderr);
+    let report = recorded.report(By::Function);
+    assert!(report.rows.iter().all(|row| !row.object.as_deref().unwrap_or_default().contains("stale")), "{report:?}");
+    // Ticks of a moment around each change may be shown at either.
+    let ticks = report.in_function("turn_of_a") + report.in_function("turn_of_b");
+    let due = (truth.of("first") + truth.of("second")) * report.hz.expect("the profile says its rate");
+    assert!(ticks as f64 > 0.95 * due, "{ticks} of {due}: {report:?}");
+    let ratio = report.ratio(truth.of("cpu"));
+    assert!((ratio - 1.0).abs() < 0.02 + 3.0 / (report.ticks as f64).sqrt(), "{ratio:.3}: {report:?}");
+}

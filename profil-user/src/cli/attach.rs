@@ -249,3 +249,35 @@ fn talk(args: &AttachArgs, report: &AttachReport, file: RunFile<'_>) {
     }
     talk::tell(summary_line(&report.tally, clock::NAME, file));
 }
+
+#[cfg(test)]
+mod tests {
+    use profil_common::{Convention, Counters, Region, Request};
+
+    use super::*;
+    use crate::bins::Run;
+    use crate::histogram::Histogram;
+    use crate::tally::Tally;
+
+    fn report(ticks: &[u32], written: Option<u64>) -> AttachReport {
+        let request = Request { offset: 0, scale: 0x1_0000, bufsiz: 4 * ticks.len() as u64, width: 4 };
+        let region = Region::new(Convention::Glibc, request).expect("a good request").expect("one that is on");
+        let mut histogram = Histogram::new(region.nbins);
+        histogram.add(&[Run { first: 0, added: ticks.to_vec() }]);
+        let tally = Tally::new(&Counters::default(), 100.0, None);
+        AttachReport { region, histogram, tally, written, end: None, duration: Duration::ZERO }
+    }
+
+    #[test]
+    fn counters_that_wrapped_are_told_once_with_what_to_do() {
+        let full = report(&[65_536, 1, 70_000, 65_535], Some(1));
+        let line = wrapped_line(&full, 2).expect("two have wrapped");
+        assert_eq!(
+            line,
+            "2 counters of the buffer got more than 65,535 ticks and wrapped; 32 bits hold more: --width 4"
+        );
+        assert_eq!(wrapped_line(&full, 4), None);
+        assert_eq!(wrapped_line(&report(&[65_536], None), 2), None, "bins of our own are 64 bits wide");
+        assert_eq!(wrapped_line(&report(&[65_535], Some(1)), 2), None);
+    }
+}

@@ -222,6 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn a_lack_of_kernel_memory_names_the_option_that_asks_for_less() {
+        for number in [libc::ENOMEM, libc::E2BIG] {
+            let no_memory = || io::Error::from_raw_os_error(number);
+            let file = || aya::EbpfError::FileError { path: "x".into(), error: no_memory() };
+            let rows = || SessionError::Rows { rows: 7, source: file() };
+            let bins = || BinsError::Map { nbins: 7, source: no_memory() };
+            for (error, option) in [
+                (anyhow::Error::new(RecordError::Session(rows())), "--table-rows"),
+                (AttachError::Bins(bins()).into(), "--bufsiz"),
+            ] {
+                let (text, status) = explained(error);
+                assert!(text.contains(option) && text.contains(" 7 "), "{text}");
+                assert_eq!(status, FAILURE, "{text}");
+            }
+            // Other maps have no option.
+            let other = explained(RecordError::Session(SessionError::Load { source: file() })).0;
+            assert!(!other.contains("--"), "{other}");
+        }
+    }
+
+    #[test]
     fn a_lack_of_descriptors_names_its_limit() {
         let source = io::Error::from_raw_os_error(libc::EMFILE);
         let (text, status) = explained(AddressSpaceError::Open { path: "/proc/1/maps".into(), source });

@@ -100,8 +100,8 @@ pub struct Recorder {
     jits: Jits,
     time: TargetTime,
     rows_drained: u64,
-    /// News of mappings that is known to be lost.
-    lost_seen: u64,
+    /// Gaps in the news of mappings after which the maps were read again.
+    gaps_seen: u64,
     /// News of mappings that has not been applied yet, oldest first.
     news: VecDeque<sideband::Record>,
     /// Times that other code came to stand where ticks may have been counted.
@@ -177,7 +177,7 @@ impl Recorder {
             jits,
             time,
             rows_drained: 0,
-            lost_seen: 0,
+            gaps_seen: 0,
             news: VecDeque::new(),
             replaced: 0,
             started: Instant::now(),
@@ -200,8 +200,9 @@ impl Recorder {
             }
             self.apply(&record);
         }
-        self.resolved.retry(&self.images);
         self.take_events();
+        self.fill_gaps();
+        self.resolved.retry(&self.images);
         self.session.flush_log();
         self.time.poll();
         if self.images.ended() > ENDED_MAX {
@@ -262,11 +263,15 @@ impl Recorder {
         });
     }
 
-    /// Fetches the news of mappings that has come; where some was lost, all maps are read again.
+    /// Fetches the news of mappings that has come.
     fn take_news(&mut self) {
         self.news.extend(self.sideband.drain());
-        if self.sideband.lost() > self.lost_seen {
-            self.lost_seen = self.sideband.lost();
+    }
+
+    /// Reads all maps again where news of them was lost: after what did come is applied, for that is older.
+    fn fill_gaps(&mut self) {
+        if self.sideband.gaps() > self.gaps_seen {
+            self.gaps_seen = self.sideband.gaps();
             self.images.read_again();
         }
     }
@@ -301,6 +306,7 @@ impl Recorder {
             self.apply(&record);
         }
         self.take_events();
+        self.fill_gaps();
         self.resolved.retry(&self.images);
         Ok(())
     }

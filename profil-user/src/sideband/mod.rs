@@ -21,6 +21,9 @@ use ring::Ring;
 /// Pages of one CPU's ring: 1 MiB, 7,000 mappings between two drains.
 const RING_PAGES: usize = 256;
 
+/// Bytes of the largest record: a mapping of a file with the longest path that there can be.
+const LARGEST_RECORD: usize = 4096 + 256;
+
 /// The stream of changes cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SidebandError {
@@ -50,6 +53,7 @@ pub enum SidebandError {
 pub struct Sideband {
     rings: Vec<(OwnedFd, Ring)>,
     lost: u64,
+    gaps: u64,
 }
 
 impl Sideband {
@@ -80,22 +84,30 @@ impl Sideband {
             }
             rings.push((fd, ring));
         }
-        Ok(Sideband { rings, lost: 0 })
+        Ok(Sideband { rings, lost: 0, gaps: 0 })
     }
 
     /// Records since the last call, of all CPUs, in the order of their time.
     pub fn drain(&mut self) -> Vec<Record> {
         let mut records = Vec::new();
         for (_, ring) in &mut self.rings {
-            ring.drain(|kind, misc, body| match Record::parse(kind, misc, body) {
+            let lost_before = self.lost;
+            let free = ring.drain(|kind, misc, body| match Record::parse(kind, misc, body) {
                 Some(Record { kind: RecordKind::Lost { records }, .. }) => self.lost += records,
                 Some(record) => records.push(record),
                 None => {}
             });
+            // The kernel tells of a loss with the next record that it has room for, which may be that of the exit.
+            self.gaps += u64::from(free < LARGEST_RECORD || self.lost > lost_before);
         }
         // Each ring is in order, and so is their merge; a stable sort keeps the order within one instant.
         records.sort_by_key(|record| record.time_ns);
         records
+    }
+
+    /// Times that records were lost, or that a ring was so full that some may have been: a number that only grows.
+    pub fn gaps(&self) -> u64 {
+        self.gaps
     }
 
     /// Records that the kernel had no room for, so far.

@@ -39,11 +39,13 @@ impl Ring {
         Ok(Ring { start, data_offset, data_bytes, scratch: Vec::new() })
     }
 
-    /// Hands out the type, misc bits and body of each record since the last call, and frees their room.
-    pub(super) fn drain(&mut self, mut record: impl FnMut(u32, u16, &[u8])) {
+    /// Hands out the type, misc bits and body of each record since the last call, and frees their room; returns the bytes
+    /// that were free before.
+    pub(super) fn drain(&mut self, mut record: impl FnMut(u32, u16, &[u8])) -> usize {
         let head = self.position(std::mem::offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
         let tail_word = self.position(std::mem::offset_of!(perf_event_mmap_page, data_tail));
         let mut tail = tail_word.load(Ordering::Relaxed);
+        let free = self.data_bytes.saturating_sub(head.wrapping_sub(tail) as usize);
         let header_bytes = size_of::<perf_event_header>();
         let mut scratch = std::mem::take(&mut self.scratch);
         while head.wrapping_sub(tail) >= header_bytes as u64 {
@@ -62,6 +64,7 @@ impl Ring {
         }
         self.scratch = scratch;
         self.position(std::mem::offset_of!(perf_event_mmap_page, data_tail)).store(tail, Ordering::Release);
+        free
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {
