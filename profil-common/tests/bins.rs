@@ -141,7 +141,7 @@ fn requests() -> impl Strategy<Value = Request> {
 fn tables() -> impl Strategy<Value = RangeTable> {
     let range = (magnitudes(), magnitudes(), scales(), 0u32..=1 << 20, conventions());
     prop::collection::vec(range, 0..=MAX_RANGES).prop_map(|drawn| {
-        let mut table = RangeTable { len: 0, nbins: 0, ranges: [Range::default(); MAX_RANGES] };
+        let mut table = RangeTable::empty(0);
         let mut free = Some(0u64);
         // A 64th of the space for each, so that all of them fit; a gap of 0 makes neighbours that touch.
         let most = u64::MAX / MAX_RANGES as u64 / 2;
@@ -229,7 +229,7 @@ proptest! {
 
 #[test]
 fn a_full_table_is_searched_to_both_ends() {
-    let mut table = RangeTable { len: MAX_RANGES as u32, nbins: 0, ranges: [Range::default(); MAX_RANGES] };
+    let mut table = RangeTable { len: MAX_RANGES as u32, ..RangeTable::empty(0) };
     for (index, range) in table.ranges.iter_mut().enumerate() {
         let low = 0x1000 * (index as u64 + 1);
         let request = Request { offset: low, scale: 65536, bufsiz: 8, width: 2 };
