@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use profil_common::wire::{Area, CallKind, Reply};
 use support::program::{Programs, Run};
 use support::service::{Answer, OFF, ON, Received, Service, obliging};
@@ -127,6 +129,23 @@ fn a_handler_may_call_while_a_call_is_interrupted() {
     let (lines, received) = run(obliging, &[], "interrupt");
     assert_eq!(lines, ["interrupt: 0"]);
     assert!(received.len() >= 200, "{}", received.len());
+}
+
+#[test]
+fn a_handler_may_leave_a_call_by_longjmp() {
+    assert_eq!(run(obliging, &[], "leave off").0, ["leave: 0 77", "off: 0 77"]);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return;
+    }
+    let service = Service::start(obliging);
+    let calls = Run::calls().args("on on-pages sprofil 256 1 fork off").env("PROFIL_SOCKET", service.socket());
+    let run = calls.env("PROFIL_CONVENTION", "bsd").below("valgrind", &["-q", "--error-exitcode=9", "--track-fds=no"]);
+    let lines = run.lines();
+    assert_eq!((lines.last().expect("lines").as_str(), service.received().len()), ("parent: 0", 6));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,37 @@ static void interrupt_calls(void)
 		is_calling = 0;
 	}
 	printf("interrupt: %d\n", failed);
+}
+
+static sigjmp_buf out_of_call;
+
+static void leave_call(int signal)
+{
+	(void)signal;
+	if (is_calling)
+		siglongjmp(out_of_call, 1);
+}
+
+/* Leaves fifty calls from a handler, each time somewhere else, and then makes one. */
+static void leave_calls(void)
+{
+	struct sigaction action = { .sa_handler = leave_call };
+	struct itimerval once = { { 0, 0 }, { 0, 0 } };
+	static volatile int left;
+	sigaction(SIGALRM, &action, NULL);
+	while (left < 50) {
+		if (sigsetjmp(out_of_call, 1) == 0) {
+			once.it_value.tv_usec = 1 + (once.it_value.tv_usec + 17) % 301;
+			is_calling = 1;
+			setitimer(ITIMER_REAL, &once, NULL);
+			turn_on();
+		} else {
+			left++;
+		}
+		is_calling = 0;
+	}
+	errno = ERRNO_BEFORE;
+	print_result("leave", turn_on());
 }
 
 static void *call_in_thread(void *failed)
@@ -234,6 +266,8 @@ int main(int argc, char **argv)
 			unlink(argv[++i]);
 		} else if (strcmp(what, "interrupt") == 0) {
 			interrupt_calls();
+		} else if (strcmp(what, "leave") == 0) {
+			leave_calls();
 		} else if (strcmp(what, "threads") == 0) {
 			call_in_threads();
 		} else if (strcmp(what, "cancelled") == 0) {
