@@ -127,8 +127,8 @@ fn descriptors_nobody_asked_for_are_closed() {
 #[test]
 fn a_handler_may_call_while_a_call_is_interrupted() {
     let (lines, received) = run(obliging, &[], "interrupt");
-    assert_eq!(lines, ["interrupt: 0"]);
-    assert!(received.len() >= 200, "{}", received.len());
+    // Every call arrives: none is given up because of a signal.
+    assert_eq!(lines, [format!("interrupt: 0 {}", received.len())]);
 }
 
 #[test]

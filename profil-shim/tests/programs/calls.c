@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -94,9 +95,10 @@ static void interrupt_calls(void)
 {
 	struct sigaction action = { .sa_handler = call_in_handler };
 	struct itimerval once = { { 0, 0 }, { 0, 0 } };
-	int failed = 0;
+	int failed = 0, calls = 0;
 	sigaction(SIGALRM, &action, NULL);
 	while (nested < 100) {
+		calls++;
 		once.it_value.tv_usec = 1 + (once.it_value.tv_usec + 17) % 301;
 		errno = ERRNO_BEFORE;
 		is_calling = 1;
@@ -104,7 +106,7 @@ static void interrupt_calls(void)
 		failed += turn_on() != 0 || errno != ERRNO_BEFORE;
 		is_calling = 0;
 	}
-	printf("interrupt: %d\n", failed);
+	printf("interrupt: %d %d\n", failed, calls + nested);
 }
 
 static void *write_to_first_descriptors(void *stop)
@@ -223,6 +225,9 @@ static void call_sprofil(char **arguments)
 
 int main(int argc, char **argv)
 {
+	/* What waits for ever is a test that fails. */
+	struct rlimit seconds = { 30, 30 };
+	setrlimit(RLIMIT_CPU, &seconds);
 	pages = mmap(NULL, PAGES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pages[1] = 5;
 	for (int i = 1; i < argc; i++) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/gmon.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,9 @@ int main(int argc, char **argv)
 {
 	struct sigaction own = { .sa_handler = count_signal };
 	struct itimerval often = { { 0, 20000 }, { 0, 20000 } };
+	/* What waits for ever is a test that fails. */
+	struct rlimit seconds = { 30, 30 };
+	setrlimit(RLIMIT_CPU, &seconds);
 	print_state("start");
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "own-timer") == 0) {
