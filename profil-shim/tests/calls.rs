@@ -2,9 +2,10 @@
 
 mod support;
 
+use std::fs::File;
 use std::process::Command;
 
-use profil_common::wire::{Area, CallKind, Reply};
+use profil_common::wire::{Area, CallKind, Reply, reply_flags};
 use support::program::{Programs, Run};
 use support::service::{Answer, OFF, ON, Received, Service, obliging};
 
@@ -120,8 +121,9 @@ fn a_thousand_calls_leak_no_descriptor() {
 
 #[test]
 fn descriptors_nobody_asked_for_are_closed() {
-    let gift = |_: &Received| Answer::WithDescriptor(ON, std::fs::File::open("/dev/null").expect("a file").into());
-    assert_eq!(run(gift, &[], "thousand").0, ["thousand: 0 0"]);
+    let reply = Reply { flags: reply_flags::ON | reply_flags::ZERO_COPY, ..ON };
+    let gift = move |_: &Received| Answer::WithDescriptor(reply, File::open("/dev/null").expect("a file").into());
+    assert_eq!(run(gift, &[], "sprofil 0 0 thousand").0[1], "thousand: 0 0");
 }
 
 #[test]

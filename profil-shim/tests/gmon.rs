@@ -158,6 +158,15 @@ fn a_timer_of_the_programs_own_is_left_alone() {
 }
 
 #[test]
+fn a_signal_that_was_pending_before_stays_pending() {
+    let profiled = Profiled::build(&[]);
+    let service = Service::start(obliging);
+    let lines = profiled.run(&service).args("pend pending again pending").lines();
+    let wanted = ["pending: 1", "_mcleanup: 0 own 1", "monstartup: 0 own 1", "pending: 1"];
+    assert_eq!((lines[0].as_str(), &lines[1..]), (SERVED, &wanted.map(str::to_owned)[..]));
+}
+
+#[test]
 fn moncontrol_stops_arcs_and_ticks_and_lets_them_go_on() {
     let profiled = Profiled::build(&[]);
     let service = Service::start(obliging);

@@ -67,6 +67,15 @@ fn one_line_says_why_libc_is_asked() {
 }
 
 #[test]
+fn a_program_that_may_open_no_socket_is_left_to_libc() {
+    let service = Service::start(obliging);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket()).args("no-sockets on timer off timer");
+    assert_eq!(run.lines(), ["on: 0 77", "timer: 10000", "off: 0 77", "timer: 0"]);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket()).args("on no-sockets off");
+    assert_eq!(run.lines(), ["on: 0 77", "off: -1 1"]);
+}
+
+#[test]
 fn a_path_too_long_for_a_socket_is_no_service() {
     let path = "/".repeat(200);
     let lines = Run::calls().env("PROFIL_SOCKET", path).args("on timer").lines();

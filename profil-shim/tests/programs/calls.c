@@ -5,6 +5,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -107,6 +111,21 @@ static void interrupt_calls(void)
 		is_calling = 0;
 	}
 	printf("interrupt: %d %d\n", failed, calls + nested);
+}
+
+/* From here on socket(2) fails with EPERM. */
+static void forbid_sockets(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		print_result("no-sockets", -1);
 }
 
 static void *write_to_first_descriptors(void *stop)
@@ -292,6 +311,8 @@ int main(int argc, char **argv)
 			unlink(argv[++i]);
 		} else if (strcmp(what, "interrupt") == 0) {
 			interrupt_calls();
+		} else if (strcmp(what, "no-sockets") == 0) {
+			forbid_sockets();
 		} else if (strcmp(what, "leave") == 0) {
 			leave_calls();
 		} else if (strcmp(what, "threads") == 0) {

@@ -58,6 +58,17 @@ int main(int argc, char **argv)
 		if (strcmp(argv[i], "own-timer") == 0) {
 			sigaction(SIGPROF, &own, NULL);
 			setitimer(ITIMER_PROF, &often, NULL);
+		} else if (strcmp(argv[i], "pend") == 0) {
+			sigset_t set;
+			sigaction(SIGPROF, &own, NULL);
+			sigemptyset(&set);
+			sigaddset(&set, SIGPROF);
+			sigprocmask(SIG_BLOCK, &set, NULL);
+			raise(SIGPROF);
+		} else if (strcmp(argv[i], "pending") == 0) {
+			sigset_t set;
+			sigpending(&set);
+			printf("pending: %d\n", sigismember(&set, SIGPROF));
 		} else if (strcmp(argv[i], "moncontrol") == 0) {
 			moncontrol(0);
 			print_state("moncontrol(0)");
