@@ -17,6 +17,8 @@
  * most ten seconds; turning profiling off then fails with ETIMEDOUT. When the call that turns it off has returned 0,
  * every tick before it is in the buffer and nothing is written there any more: the buffer may be freed.
  *
+ * A longjmp(3) out of a handler that interrupted a call leaks its descriptor; calls go on working.
+ *
  * A service is trusted when its user is root or the effective user of the process.
  *
  * Fork: in the conventions bsd and clix a child is profiled too, into its own copy of the buffer; in linux and glibc it

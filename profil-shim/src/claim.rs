@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// A value of which nobody waits for another to be done with it.
 ///
 /// A lock would deadlock where a signal handler interrupts its owner, or where a child is forked while another thread
-/// has it. Who comes second does without: what that means is said at each claim.
+/// has it. Who comes second does without: what that means is said at each claim. So does everybody after a call that was
+/// left by longjmp(3), in a handler that interrupted it just then.
 #[derive(Debug)]
 pub struct Claim<T> {
     taken: AtomicBool,

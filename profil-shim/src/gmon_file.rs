@@ -47,11 +47,11 @@ pub fn replace_histogram(path: &CStr, histogram: &Histogram, load_bias: u64) -> 
     }
     let file = Descriptor::own(fd).map_err(Unfit::Io)?;
     let header = RecordHeader::of(histogram, load_bias);
-    let length = check(&file, &header, histogram.counts().len())?;
+    let length = check(&file, &header, histogram.geometry.nbins as usize)?;
 
-    write_bins(&file, BINS_AT, histogram.counts(), 0)?;
+    write_bins(&file, BINS_AT, histogram, 0)?;
     write(&file, FILE_HEADER_BYTES + RATE_AT, &histogram.rate.to_ne_bytes())?;
-    let added = add_records(&file, length, &header, histogram.counts());
+    let added = add_records(&file, length, &header, histogram);
     if added.is_err() {
         // SAFETY: the descriptor is open; this takes away only what was just added.
         unsafe { libc::ftruncate(file.number(), length as off_t) };
@@ -84,32 +84,33 @@ fn check(file: &Descriptor, wanted: &RecordHeader, nbins: usize) -> Result<usize
 }
 
 /// Adds a record for each further [`LARGEST`] ticks that a bin has.
-fn add_records(file: &Descriptor, length: usize, header: &RecordHeader, counts: &[u32]) -> Result<(), Unfit> {
-    let largest = counts.iter().copied().max().unwrap_or_default();
+fn add_records(file: &Descriptor, length: usize, header: &RecordHeader, histogram: &Histogram) -> Result<(), Unfit> {
+    let most = histogram.bins().max().unwrap_or_default();
     let mut at = length;
-    for round in 1..=largest.saturating_sub(1) / LARGEST {
+    for round in 1..=most.saturating_sub(1) / LARGEST {
         write(file, at, &header.bytes)?;
-        let bins_at = at.saturating_add(RECORD_HEADER_BYTES);
-        write_bins(file, bins_at, counts, round)?;
-        at = bins_at.saturating_add(counts.len().saturating_mul(size_of::<u16>()));
+        at = write_bins(file, at.saturating_add(RECORD_HEADER_BYTES), histogram, round)?;
     }
     Ok(())
 }
 
-/// Writes what the record of this round carries of each count.
-fn write_bins(file: &Descriptor, start: usize, counts: &[u32], round: u32) -> Result<(), Unfit> {
+/// Writes what the record of this round carries of each count: where it ends.
+fn write_bins(file: &Descriptor, start: usize, histogram: &Histogram, round: u32) -> Result<usize, Unfit> {
     let mut at = start;
-    let mut bytes = [0_u8; CHUNK * size_of::<u16>()];
-    for chunk in counts.chunks(CHUNK) {
-        for (place, count) in bytes.chunks_exact_mut(size_of::<u16>()).zip(chunk) {
-            let rest = count.saturating_sub(round.saturating_mul(LARGEST)).min(LARGEST);
-            place.copy_from_slice(&(rest as u16).to_ne_bytes());
+    let mut bins = histogram.bins().map(|count| count.saturating_sub(round.saturating_mul(LARGEST)).min(LARGEST));
+    loop {
+        let mut bytes = [0_u8; CHUNK * size_of::<u16>()];
+        let mut filled = 0_usize;
+        for (place, bin) in bytes.chunks_exact_mut(size_of::<u16>()).zip(&mut bins) {
+            place.copy_from_slice(&(bin as u16).to_ne_bytes());
+            filled = filled.saturating_add(size_of::<u16>());
         }
-        let written = bytes.get(..chunk.len().saturating_mul(size_of::<u16>())).unwrap_or_default();
-        write(file, at, written)?;
-        at = at.saturating_add(written.len());
+        if filled == 0 {
+            return Ok(at);
+        }
+        write(file, at, bytes.get(..filled).unwrap_or_default())?;
+        at = at.saturating_add(filled);
     }
-    Ok(())
 }
 
 fn write(file: &Descriptor, at: usize, bytes: &[u8]) -> Result<(), Unfit> {

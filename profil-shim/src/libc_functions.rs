@@ -104,10 +104,14 @@ fn check(result: c_int) -> Result<(), c_int> {
     if result == 0 { Ok(()) } else { Err(errno::get()) }
 }
 
+/// The address of a function that no library has.
+const ABSENT: *mut c_void = core::ptr::without_provenance_mut(1);
+
 /// A function of the next library that has one of that name.
 #[derive(Debug)]
 struct Symbol {
     name: &'static CStr,
+    /// Null before it was looked up.
     address: AtomicPtr<c_void>,
 }
 
@@ -116,15 +120,19 @@ impl Symbol {
         Symbol { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    fn find(&self) {
+    fn find(&self) -> *mut c_void {
         // SAFETY: the name ends in NUL.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let address = if found.is_null() { ABSENT } else { found };
         self.address.store(address, Ordering::Release);
+        address
     }
 
-    /// `None` where there is none, or before the constructor ran.
+    /// `None` where there is none.
     fn address(&self) -> Option<*mut c_void> {
-        let address = self.address.load(Ordering::Acquire);
-        (!address.is_null()).then_some(address)
+        let known = self.address.load(Ordering::Acquire);
+        // The constructor of another library may call before ours has run.
+        let address = if known.is_null() { self.find() } else { known };
+        (address != ABSENT).then_some(address)
     }
 }

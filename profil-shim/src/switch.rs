@@ -97,6 +97,7 @@ pub unsafe fn carry_out(order: &Order) -> Result<By, c_int> {
     };
     let was_on = active::counters().include(Counters::SERVICE);
     if is_gone(failure) {
+        overlay::remove();
         forget_service();
     } else if failure.stage == Stage::After && order.effect == Effect::On {
         active::started(Counters::SERVICE);
@@ -123,13 +124,15 @@ pub fn ask(call: Call, areas: Areas, effect: Effect) -> Result<Reply, Failure> {
     if !is_on || (answer.reply.errno == 0 && effect != Effect::Nothing) {
         overlay::remove();
     }
-    let Some(array) = answer.array.filter(|_| answer.reply.flags & reply_flags::ZERO_COPY != 0 && is_on) else {
+    let was_asked = call.flags & call_flags::ZERO_COPY != 0;
+    let was_given = answer.reply.flags & reply_flags::ZERO_COPY != 0 && answer.reply.errno == 0;
+    let Some(array) = answer.array.filter(|_| is_on && was_asked && was_given) else {
         return Ok(answer.reply);
     };
     // SAFETY: a call that asks for the array has one area, which the caller keeps readable.
     let area = unsafe { areas.start.read_unaligned() };
     // SAFETY: the buffer is whole pages, which was checked before the array was asked for, and the caller's to give.
-    if call.flags & call_flags::ZERO_COPY != 0 && unsafe { overlay::lay(&array, area) }.is_ok() {
+    if unsafe { overlay::lay(&array, area) }.is_ok() {
         return Ok(answer.reply);
     }
     drop(array);

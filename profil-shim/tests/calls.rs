@@ -2,7 +2,10 @@
 
 mod support;
 
-use profil_common::wire::{Area, CallKind, Reply};
+use std::fs::File;
+use std::process::Command;
+
+use profil_common::wire::{Area, CallKind, Reply, reply_flags};
 use support::program::{Programs, Run};
 use support::service::{Answer, OFF, ON, Received, Service, obliging};
 
@@ -106,9 +109,9 @@ fn sprofil_refuses_what_cannot_be_without_asking() {
 
 #[test]
 fn a_program_that_closed_its_first_descriptors_is_served() {
-    let (lines, received) = run(obliging, &[], "close012 off");
-    // What it prints with no stdout goes nowhere, and not into the connection.
-    assert_eq!((lines, received.len()), (vec!["off: 0 77".to_owned()], 2));
+    // Each call arrives whole: the service checks it. What the program prints meanwhile is not sent.
+    let (lines, received) = run(obliging, &[], "close012");
+    assert_eq!((lines, received.len()), (vec!["close012: 0".to_owned()], 200));
 }
 
 #[test]
@@ -118,15 +121,33 @@ fn a_thousand_calls_leak_no_descriptor() {
 
 #[test]
 fn descriptors_nobody_asked_for_are_closed() {
-    let gift = |_: &Received| Answer::WithDescriptor(ON, std::fs::File::open("/dev/null").expect("a file").into());
-    assert_eq!(run(gift, &[], "thousand").0, ["thousand: 0 0"]);
+    let reply = Reply { flags: reply_flags::ON | reply_flags::ZERO_COPY, ..ON };
+    let gift = move |_: &Received| Answer::WithDescriptor(reply, File::open("/dev/null").expect("a file").into());
+    assert_eq!(run(gift, &[], "sprofil 0 0 thousand").0[1], "thousand: 0 0");
 }
 
 #[test]
 fn a_handler_may_call_while_a_call_is_interrupted() {
     let (lines, received) = run(obliging, &[], "interrupt");
-    assert_eq!(lines, ["interrupt: 0"]);
-    assert!(received.len() >= 200, "{}", received.len());
+    // Every call arrives: none is given up because of a signal.
+    assert_eq!(lines, [format!("interrupt: 0 {}", received.len())]);
+}
+
+#[test]
+fn a_handler_may_leave_a_call_by_longjmp() {
+    assert_eq!(run(obliging, &[], "leave off").0, ["leave: 0 77", "off: 0 77"]);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return;
+    }
+    let service = Service::start(obliging);
+    let calls = Run::calls().args("on on-pages sprofil 256 1 fork off").env("PROFIL_SOCKET", service.socket());
+    let run = calls.env("PROFIL_CONVENTION", "bsd").below("valgrind", &["-q", "--error-exitcode=9", "--track-fds=no"]);
+    let lines = run.lines();
+    assert_eq!((lines.last().expect("lines").as_str(), service.received().len()), ("parent: 0", 6));
 }
 
 #[test]

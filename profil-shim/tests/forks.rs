@@ -102,6 +102,14 @@ fn a_child_that_cannot_be_profiled_runs_on() {
 }
 
 #[test]
+fn fork_keeps_errno_when_the_service_is_gone() {
+    let service = Service::start(obliging);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket()).env("PROFIL_CONVENTION", "bsd");
+    let lines = run.args(&format!("on unlink {} fork", service.socket().display())).lines();
+    assert_eq!(lines, ["on: 0 77", "child: 77", "parent: 0"]);
+}
+
+#[test]
 fn child_of_vfork_asks_nothing() {
     let (_, received) = run(obliging, "bsd", "on vfork off");
     assert_eq!(kinds(&received), [CallKind::Profil, CallKind::Profil]);

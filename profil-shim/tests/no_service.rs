@@ -50,11 +50,29 @@ fn a_call_without_effect_has_none_on_libc() {
 }
 
 #[test]
+fn a_constructor_may_call_before_ours_has_run() {
+    let programs = Programs::new();
+    let early = programs.build("early", &["-shared", "-fPIC"]);
+    // The loader runs the constructors of what it loaded last first.
+    let preload = format!("{} {}", support::program::library().display(), early.display());
+    assert_eq!(Run::calls().env("LD_PRELOAD", preload).args("off").lines(), ["early: 0 10000", "off: 0 77"]);
+}
+
+#[test]
 fn one_line_says_why_libc_is_asked() {
     let run = Run::calls().env("PROFIL_DEBUG", "1").args("on");
     let stderr = String::from_utf8(run.output().stderr).expect("text");
     assert_eq!(stderr, "libprofil.so: no service, so libc is asked: errno 2\n");
     assert_eq!(Run::calls().args("on").output().stderr, b"");
+}
+
+#[test]
+fn a_program_that_may_open_no_socket_is_left_to_libc() {
+    let service = Service::start(obliging);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket()).args("no-sockets on timer off timer");
+    assert_eq!(run.lines(), ["on: 0 77", "timer: 10000", "off: 0 77", "timer: 0"]);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket()).args("on no-sockets off");
+    assert_eq!(run.lines(), ["on: 0 77", "off: -1 1"]);
 }
 
 #[test]
@@ -66,7 +84,8 @@ fn a_path_too_long_for_a_socket_is_no_service() {
 
 #[test]
 fn a_service_that_greets_wrongly_is_none() {
-    let garbage: [&[u8]; 4] = [b"x", &[0; 16], &[0xff; 64], &[0x41; 4096]];
+    let next_version = b"PRFL\x02\0\0\0nonceyes";
+    let garbage: [&[u8]; 5] = [b"x", &[0; 16], &[0xff; 64], &[0x41; 4096], next_version];
     let greetings = garbage.into_iter().map(Greeting::Bytes).chain([Greeting::Close]);
     for greeting in greetings {
         let service = Service::start_as(None, greeting, obliging);

@@ -97,6 +97,14 @@ fn a_forked_child_has_a_copy_of_its_own() {
 }
 
 #[test]
+fn a_service_that_is_gone_takes_its_array_along() {
+    let array = array(PAGES_BYTES);
+    let service = Service::start(giving(&array, 3));
+    let lines = run(&service, &format!("on-pages unlink {} off mapped first", service.socket().display()));
+    assert_eq!(lines[1..], ["off: -1 2", "mapped: 0", "first: 0 3 5"]);
+}
+
+#[test]
 fn only_whole_pages_are_asked_for() {
     let service = Service::start(obliging);
     let calls = "on profil pages 8190 0 65536 profil pages 0 0 65536 on-pages sprofil 1 0 off";

@@ -5,12 +5,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,9 +99,10 @@ static void interrupt_calls(void)
 {
 	struct sigaction action = { .sa_handler = call_in_handler };
 	struct itimerval once = { { 0, 0 }, { 0, 0 } };
-	int failed = 0;
+	int failed = 0, calls = 0;
 	sigaction(SIGALRM, &action, NULL);
 	while (nested < 100) {
+		calls++;
 		once.it_value.tv_usec = 1 + (once.it_value.tv_usec + 17) % 301;
 		errno = ERRNO_BEFORE;
 		is_calling = 1;
@@ -103,7 +110,79 @@ static void interrupt_calls(void)
 		failed += turn_on() != 0 || errno != ERRNO_BEFORE;
 		is_calling = 0;
 	}
-	printf("interrupt: %d\n", failed);
+	printf("interrupt: %d %d\n", failed, calls + nested);
+}
+
+/* From here on socket(2) fails with EPERM. */
+static void forbid_sockets(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		print_result("no-sockets", -1);
+}
+
+static void *write_to_first_descriptors(void *stop)
+{
+	while (!*(volatile int *)stop)
+		for (int fd = 0; fd < 3; fd++)
+			if (write(fd, "what is printed", 15) < 0)
+				continue;
+	return NULL;
+}
+
+/* Calls while another thread prints to descriptors that the program has closed. */
+static void call_without_first_descriptors(void)
+{
+	pthread_t printer;
+	int stop = 0, failed = 0, copy = fcntl(1, F_DUPFD, 10);
+	close(0);
+	close(1);
+	close(2);
+	pthread_create(&printer, NULL, write_to_first_descriptors, &stop);
+	for (int call = 0; call < 200; call++)
+		failed += turn_on() != 0;
+	*(volatile int *)&stop = 1;
+	pthread_join(printer, NULL);
+	dup2(copy, 1);
+	printf("close012: %d\n", failed);
+}
+
+static sigjmp_buf out_of_call;
+
+static void leave_call(int signal)
+{
+	(void)signal;
+	if (is_calling)
+		siglongjmp(out_of_call, 1);
+}
+
+/* Leaves fifty calls from a handler, each time somewhere else, and then makes one. */
+static void leave_calls(void)
+{
+	struct sigaction action = { .sa_handler = leave_call };
+	struct itimerval once = { { 0, 0 }, { 0, 0 } };
+	static volatile int left;
+	sigaction(SIGALRM, &action, NULL);
+	while (left < 50) {
+		if (sigsetjmp(out_of_call, 1) == 0) {
+			once.it_value.tv_usec = 1 + (once.it_value.tv_usec + 17) % 301;
+			is_calling = 1;
+			setitimer(ITIMER_REAL, &once, NULL);
+			turn_on();
+		} else {
+			left++;
+		}
+		is_calling = 0;
+	}
+	errno = ERRNO_BEFORE;
+	print_result("leave", turn_on());
 }
 
 static void *call_in_thread(void *failed)
@@ -165,6 +244,9 @@ static void call_sprofil(char **arguments)
 
 int main(int argc, char **argv)
 {
+	/* What waits for ever is a test that fails. */
+	struct rlimit seconds = { 30, 30 };
+	setrlimit(RLIMIT_CPU, &seconds);
 	pages = mmap(NULL, PAGES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pages[1] = 5;
 	for (int i = 1; i < argc; i++) {
@@ -219,12 +301,7 @@ int main(int argc, char **argv)
 		} else if (strcmp(what, "vfork") == 0) {
 			start_vforked();
 		} else if (strcmp(what, "close012") == 0) {
-			int copy = fcntl(1, F_DUPFD, 10);
-			close(0);
-			close(1);
-			close(2);
-			print_result(what, turn_on());
-			dup2(copy, 1);
+			call_without_first_descriptors();
 		} else if (strcmp(what, "thousand") == 0) {
 			int before = open_descriptors(), failed = 0;
 			for (int call = 0; call < 500; call++)
@@ -234,6 +311,10 @@ int main(int argc, char **argv)
 			unlink(argv[++i]);
 		} else if (strcmp(what, "interrupt") == 0) {
 			interrupt_calls();
+		} else if (strcmp(what, "no-sockets") == 0) {
+			forbid_sockets();
+		} else if (strcmp(what, "leave") == 0) {
+			leave_calls();
 		} else if (strcmp(what, "threads") == 0) {
 			call_in_threads();
 		} else if (strcmp(what, "cancelled") == 0) {

@@ -104,6 +104,20 @@ impl Run {
         self
     }
 
+    /// As the argument of another program, with these options.
+    pub fn below(mut self, program: &str, options: &[&str]) -> Run {
+        let mut command = Command::new(program);
+        command.args(options).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        self.command = command;
+        self
+    }
+
     /// Runs it: what it did.
     pub fn output(mut self) -> Output {
         self.command.output().expect("a program that was just compiled")

@@ -8,7 +8,7 @@ use profil_common::wire::{Area, Call, Hello, MAGIC, MAX_MESSAGE, MalformedCall, 
 use tokio::sync::{mpsc, oneshot};
 
 use super::caller::{Caller, CallerError};
-use super::plan::{Plan, PlanError};
+use super::plan::Plan;
 use super::socket::{Connection, Sender};
 
 /// How long a program may take to send its call.
@@ -37,9 +37,6 @@ pub enum Refusal {
     /// The message is not an answer to our hello.
     #[error("a replayed message")]
     Replayed,
-    /// The request is bad.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
     /// The connection broke off.
     #[error("the connection broke off")]
     Broken(#[source] io::Error),
@@ -58,7 +55,6 @@ impl Refusal {
             Refusal::Malformed(MalformedCall::Version { .. }) => libc::EPROTONOSUPPORT,
             Refusal::Malformed(_) | Refusal::Oversized => libc::EINVAL,
             Refusal::Caller(_) | Refusal::Impostor { .. } | Refusal::Replayed => libc::EPERM,
-            Refusal::Plan(error) => error.errno(),
             Refusal::Broken(_) | Refusal::Silent => libc::ETIMEDOUT,
             Refusal::Stopping => libc::ESHUTDOWN,
         }
@@ -66,7 +62,7 @@ impl Refusal {
 
     /// Whether a well-meaning program can cause it, so that nobody need be told.
     pub(super) fn is_ordinary(&self) -> bool {
-        matches!(self, Refusal::Plan(_) | Refusal::Broken(_) | Refusal::Stopping)
+        matches!(self, Refusal::Broken(_) | Refusal::Stopping)
     }
 }
 
@@ -146,10 +142,11 @@ async fn converse(connection: &Connection, desk: mpsc::Sender<Order>) -> Result<
     }
     let caller = caller?;
     let areas: Vec<Area> = Call::areas(&received.bytes).collect();
-    let plan = Plan::of(&call, &areas)?;
-    if matches!(plan, Plan::Nothing) {
-        return Ok(Answer::default());
-    }
+    // A request that fails leaves profiling as it is, which only the service knows.
+    let plan = Plan::of(&call, &areas).unwrap_or_else(|error| {
+        log::debug!("process {}: {error}", peer.pid);
+        Plan::Unchanged { errno: error.errno() }
+    });
     let (answer, answered) = oneshot::channel();
     let order = Order { caller, plan, hz: call.hz, answer };
     desk.send(order).await.map_err(|_| Refusal::Stopping)?;

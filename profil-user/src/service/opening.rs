@@ -33,12 +33,21 @@ impl Service {
         let Order { caller, plan, hz, answer } = order;
         let tgid = caller.target.initial_tgid();
         match plan {
-            Plan::Nothing => reply(answer, Answer::default()),
+            Plan::Unchanged { errno } => {
+                self.report.refused += u64::from(errno != 0);
+                self.leave_as_it_is(tgid, errno, answer);
+            }
             Plan::Off => self.turn_off(tgid, answer, Answer::default())?,
             Plan::Flush => self.flush_for(tgid, answer),
             Plan::On(layout) => self.open(caller, layout, hz, answer)?,
         }
         Ok(())
+    }
+
+    /// Answers a call that changes nothing.
+    fn leave_as_it_is(&self, tgid: u32, errno: i32, answer: oneshot::Sender<Answer>) {
+        let now = self.clients.get(&tgid).map_or_else(Answer::default, |client| Answer::on(client.period_ns));
+        reply(answer, Answer { errno, ..now });
     }
 
     /// Finds a place for the bins of a call, and has its buffers looked at.
@@ -55,7 +64,7 @@ impl Service {
             + self.opening.values().filter(|opening| opening.caller.uid == uid).count();
         if of_user >= self.limits.user_clients as usize && !self.clients.contains_key(&tgid) {
             self.hush.warn(format_args!("refused process {pid}: user {uid} has {of_user} profiled processes already"));
-            reply(answer, Answer::failure(libc::EAGAIN));
+            self.leave_as_it_is(tgid, libc::EAGAIN, answer);
             return Ok(());
         }
         let mut layout = layout;
@@ -71,7 +80,7 @@ impl Service {
             Ok(place) => place,
             Err(error) => {
                 self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
-                reply(answer, Answer::failure(errno_of(&error)));
+                self.leave_as_it_is(tgid, errno_of(&error), answer);
                 return Ok(());
             }
         };
@@ -80,7 +89,7 @@ impl Service {
             Err(error) => {
                 self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
                 self.put_back(place);
-                reply(answer, Answer::failure(libc::EMFILE));
+                self.leave_as_it_is(tgid, libc::EMFILE, answer);
                 return Ok(());
             }
         };

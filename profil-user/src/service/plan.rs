@@ -13,7 +13,10 @@ use crate::sink::target::{AtLimit, Width};
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// Nothing changes.
-    Nothing,
+    Unchanged {
+        /// What the call fails with; 0 when it is none of its faults.
+        errno: i32,
+    },
     /// Profiling is off afterwards.
     Off,
     /// Profiling is on afterwards, and as described.
@@ -129,7 +132,7 @@ fn profil(convention: Convention, area: &Area, width: u32, zero_copy: bool) -> R
     let Area { buffer, bytes, offset, scale } = *area;
     match (convention, buffer) {
         (Convention::Linux | Convention::Glibc, 0) => return Ok(Plan::Off),
-        (Convention::Clix, _) if bytes == 0 => return Ok(Plan::Nothing),
+        (Convention::Clix, _) if bytes == 0 => return Ok(Plan::Unchanged { errno: 0 }),
         _ => {}
     }
     let scale = u32::try_from(scale).map_err(|_| PlanError::Scale { scale })?;
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_clix_call_without_room_for_bins_changes_nothing() {
-        assert!(matches!(profil(CLIX, 0x5000, 0, 65_535), Ok(Plan::Nothing)));
+        assert!(matches!(profil(CLIX, 0x5000, 0, 65_535), Ok(Plan::Unchanged { errno: 0 })));
         assert!(matches!(profil(GLIBC, 0x5000, 1, 65_535), Ok(Plan::Off)));
     }
 
