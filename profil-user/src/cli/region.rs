@@ -178,7 +178,13 @@ impl RegionArgs {
             }
         }
         Err(usage(match given {
-            Some(bufsiz) => format!("a buffer of {bufsiz} bytes is too small for the text at any scale; give --scale"),
+            Some(bufsiz) if self.offset.is_none() => {
+                format!("a buffer of {bufsiz} bytes is too small for the text at any scale; give --scale")
+            }
+            Some(bufsiz) => format!(
+                "a buffer of {bufsiz} bytes does not reach from --offset {offset:#x} to the end of the text, {last:#x}, at \
+                 any scale; give an --offset nearer to it, or --scale"
+            ),
             None => format!(
                 "--offset {offset:#x} is too far below the text, which ends at {last:#x}: {MAX_BINS} bins do not reach it at \
                  any scale; leave --offset out to count all of the text, or give --scale and --bufsiz"
@@ -298,6 +304,9 @@ mod tests {
         let args = RegionArgs { offset: Some(Address::Number(0)), ..args(ConventionName::Glibc, 2) };
         let error = args.resolve(Some(&mut object)).expect_err("a position-independent program lies high").to_string();
         assert!(error.contains("--offset 0x0 is too far below the text") && !error.contains("a buffer of"), "{error}");
+        let args = RegionArgs { bufsiz: Some(4096), ..args };
+        let error = args.resolve(Some(&mut object)).expect_err("nor with a buffer").to_string();
+        assert!(error.contains("a buffer of 4096 bytes does not reach from --offset 0x0"), "{error}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) fn examine(privileges: &Privileges) -> Vec<Finding> {
         "atomic fetch and cmpxchg",
         "5.12",
         State::Degraded,
-        "bins without copying (--zero-copy)",
+        "bins without copying in profil run",
         support::fetch_atomics(),
     ));
     for (name, lost, state) in [

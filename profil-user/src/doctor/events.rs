@@ -68,7 +68,7 @@ fn found(there: bool) -> &'static str {
 
 fn cpu_clock(cure: &str) -> Finding {
     let (name, needed) = ("cpu-clock on each CPU", "CONFIG_PERF_EVENTS");
-    let lost = "-p, -a, -G, top and the daemon";
+    let lost = "all recordings";
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| cpus(&list));
     let Some(online) = online.filter(|online| !online.is_empty()) else {
         return Finding::ok(name, "online CPUs not known", needed)
