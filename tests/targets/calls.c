@@ -37,6 +37,7 @@ static void final_off(void)
 	burn_in(seventy, 0.05);
 	nanosleep(&pause, NULL);
 	late += ticks(heap, BINS) != 0;
+	free(heap);
 	tell("late", late);
 	tell("counted", missing);
 	tell("used", used);
