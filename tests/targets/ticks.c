@@ -140,6 +140,21 @@ static void short_threads(void)
 	tell("counted", bins[0]);
 }
 
+/* A hundred times on and off, for half a period of CPU time each. */
+static void stretches(void)
+{
+	double used = 0;
+	for (int i = 0; i < 100; i++) {
+		on_for_all();
+		double begin = PROCESS_SECONDS();
+		burn_in(seventy, 0.005);
+		used += PROCESS_SECONDS() - begin;
+		off();
+	}
+	tell("cpu", used);
+	tell("counted", bins[0]);
+}
+
 static pid_t raw_clone(void) { return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
 /* A child that is no child of fork(2) uses 0.4 s in one function, its parent 0.3 in the other. */
@@ -192,6 +207,8 @@ int main(int argc, char **argv)
 		hammer();
 	else if (strcmp(what, "short_threads") == 0)
 		short_threads();
+	else if (strcmp(what, "stretches") == 0)
+		stretches();
 	else if (strcmp(what, "child") == 0 && argc > 2)
 		child_of(argv[2], argv[0]);
 	else if (strcmp(what, "spawned") == 0) {

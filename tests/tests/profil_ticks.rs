@@ -69,6 +69,13 @@ fn a_hundred_threads_of_5_ms_count_what_their_cpu_time_demands() {
     assert!((truth.of("counted") - due).abs() < 3.0 * due.sqrt(), "3 sigma: {truth:?}");
 }
 
+#[test]
+fn a_hundred_stretches_of_5_ms_count_what_their_cpu_time_demands() {
+    let truth = told(100, "glibc", &["stretches"]);
+    let due = truth.of("cpu") * 100.0;
+    assert!((truth.of("counted") - due).abs() < 3.0 * due.sqrt(), "3 sigma: {truth:?}");
+}
+
 fn is_not_profiled(how: &str) {
     for convention in CONVENTIONS {
         let truth = told(1000, convention, &["child", how]);
