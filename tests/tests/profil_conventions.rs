@@ -16,9 +16,7 @@ fn in_each(arguments: &[&str]) -> Vec<(&'static str, Truth)> {
 fn in_each_at(hz: u32, arguments: &[&str]) -> Vec<(&'static str, Truth)> {
     let scratch = Scratch::new();
     let target = scratch.build_as("conventions", "conventions", &["-no-pie"]);
-    let told = |convention: Convention| {
-        (convention.name(), Run::at(hz, convention.name()).tell(&target, arguments))
-    };
+    let told = |convention: Convention| (convention.name(), Run::at(hz, convention.name()).tell(&target, arguments));
     Convention::ALL.map(told).into()
 }
 

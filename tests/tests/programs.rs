@@ -91,9 +91,13 @@ fn valgrind_finds_no_fault_in_the_library() {
     let (calls, conventions) = (scratch.build("calls"), scratch.build("conventions"));
     let sprofil = scratch.build("sprofil");
     let zero_copy = scratch.build("zero_copy");
-    for (program, what) in
-        [(&calls, "quiet"), (&conventions, "fork"), (&conventions, "replace"), (&sprofil, "second"), (&zero_copy, "fork")]
-    {
+    for (program, what) in [
+        (&calls, "quiet"),
+        (&conventions, "fork"),
+        (&conventions, "replace"),
+        (&sprofil, "second"),
+        (&zero_copy, "fork"),
+    ] {
         let program = program.to_str().expect("UTF-8");
         for (convention, more) in [("glibc", "--quiet"), ("bsd", "--zero-copy")] {
             let options = ["--convention", convention, more];
@@ -118,7 +122,9 @@ fn programs_with_address_sanitizer_run_and_are_counted() {
             Run::at(1000, convention).tell(&conventions, &[what]);
         }
     }
-    for (source, whats) in [("sprofil", ["second", "overlap"]), ("calls", ["final_off", "handler"]), ("ticks", ["threads", "hammer"])] {
+    for (source, whats) in
+        [("sprofil", ["second", "overlap"]), ("calls", ["final_off", "handler"]), ("ticks", ["threads", "hammer"])]
+    {
         let target = scratch.build_as(source, source, &flags);
         for what in whats {
             Run::at(100, "glibc").tell(&target, &[what]);
