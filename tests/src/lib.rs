@@ -7,12 +7,14 @@ pub mod feature;
 pub mod patience;
 pub mod profil;
 pub mod report;
+pub mod run;
 pub mod running;
 pub mod scratch;
 pub mod truth;
 
 pub use profil::{Profil, Recorded, Recording};
 pub use report::{By, Report, Row};
+pub use run::{Ran, Run};
 pub use running::Running;
 pub use scratch::Scratch;
 pub use truth::Truth;

@@ -54,6 +54,12 @@ impl Profil {
         self
     }
 
+    /// Runs it in a folder.
+    pub fn in_folder(mut self, folder: impl AsRef<Path>) -> Profil {
+        self.command.current_dir(folder);
+        self
+    }
+
     /// Runs it to its end.
     ///
     /// # Panics

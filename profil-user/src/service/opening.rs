@@ -145,7 +145,7 @@ impl Service {
                 }
             },
         };
-        let image = self.session.make_known(tgid, pf::SELECTED | kind, place.slot)?;
+        let image = self.session.make_known_at(tgid, pf::SELECTED | kind, place.slot, cpu_at_start)?;
         let client = Client { id, uid, target, space, image, place, period_ns, cpu_at_start, under_way: None };
         self.report.turned_on += 1;
         let answer = (answer, answered);

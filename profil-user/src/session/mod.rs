@@ -7,6 +7,7 @@ mod error;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, RawTracePoint};
@@ -224,6 +225,16 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`]; `E2BIG` when the table is full.
     pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
+        self.make_known_at(tgid, flags, slot, Duration::ZERO)
+    }
+
+    /// The same, for a process whose own clock stands at `clocked`: ticks are due at the multiples of the period, so
+    /// one that is made known again and again, for less than a period each time, has its ticks all the same.
+    ///
+    /// # Errors
+    /// As [`Session::make_known`].
+    pub fn make_known_at(&mut self, tgid: u32, flags: u32, slot: u32, clocked: Duration) -> Result<u64, SessionError> {
+        let clocked_ns = clocked.as_nanos() as u64;
         let image = self.next_image;
         self.next_image += 1;
         let seat = seat_index(tgid) as usize * SEAT_WORDS;
@@ -231,13 +242,13 @@ impl Session {
         let owner = self.seats.load(seat) as u32;
         if [Seat::NEVER_TAKEN, Seat::FREE, tgid].contains(&owner) {
             self.seats.store(seat + 1, image);
-            self.seats.store(seat + 2, 0);
+            self.seats.store(seat + 2, clocked_ns);
             self.seats.store(seat + 3, u64::from(flags) | u64::from(slot) << 32);
             // The owner last: a tick that finds it finds the rest.
             self.seats.store(seat, tgid.into());
             return Ok(image);
         }
-        let process = Process { image, clocked_ns: 0, flags, slot };
+        let process = Process { image, clocked_ns, flags, slot };
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
         Ok(image)
     }

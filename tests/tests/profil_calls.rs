@@ -1,0 +1,119 @@
+//! Calls of profil(3) that turn it on and off: what holds when they return, wherever they come from.
+
+use std::fs;
+
+use profil_tests::{Run, Running, Scratch, Truth};
+
+const HZ: u32 = 1000;
+
+fn told(convention: &str, what: &str) -> Truth {
+    let scratch = Scratch::new();
+    Run::at(HZ, convention).tell(scratch.build("calls"), &[what])
+}
+
+/// Checks that profiling works as if nothing had happened.
+fn assert_counts(truth: &Truth) {
+    assert_eq!((truth.of("on"), truth.of("off")), (0.0, 0.0), "{truth:?}");
+    let counted = truth.of("counted");
+    assert!((280.0..320.0).contains(&counted), "300 ticks are due: {truth:?}");
+}
+
+#[test]
+fn after_off_every_tick_before_it_is_there_and_none_comes_later() {
+    for convention in ["bsd", "linux", "clix", "glibc"] {
+        let truth = told(convention, "final_off");
+        assert_eq!(truth.of("late"), 0.0, "{convention}: {truth:?}");
+        let (counted, due) = (truth.of("counted"), truth.of("used") * f64::from(HZ));
+        assert!((counted / due - 1.0).abs() < 0.05, "{convention}: {counted} of {due:.0}");
+    }
+}
+
+#[test]
+fn calls_in_a_signal_handler_that_interrupts_calls_do_not_deadlock() {
+    for convention in ["glibc", "bsd"] {
+        let truth = told(convention, "handler");
+        assert!(truth.of("signals") > 20.0, "{truth:?}");
+        assert_eq!(truth.of("failed"), 0.0, "{truth:?}");
+        assert_counts(&truth);
+    }
+}
+
+#[test]
+fn a_jump_out_of_a_call_does_no_harm_to_the_next() {
+    for convention in ["glibc", "bsd"] {
+        let truth = told(convention, "jumps");
+        assert!(truth.of("signals") > 20.0, "{truth:?}");
+        assert_eq!(truth.of("failed"), 0.0, "{truth:?}");
+        assert_counts(&truth);
+    }
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_profiled_on() {
+    let truth = told("glibc", "leader_ends");
+    assert_eq!(truth.of("off"), 0.0);
+    assert!((270.0..=320.0).contains(&truth.of("counted")), "300 ticks are due: {truth:?}");
+}
+
+#[test]
+fn threads_that_call_at_the_same_time_leave_profiling_in_order() {
+    let truth = told("glibc", "racing");
+    assert_eq!(truth.of("failed"), 0.0);
+    assert_counts(&truth);
+}
+
+#[test]
+fn a_process_may_end_while_its_threads_are_inside_calls() {
+    let scratch = Scratch::new();
+    let target = scratch.build("calls");
+    for _ in 0..5 {
+        Run::at(HZ, "glibc").tell(&target, &["exit"]);
+    }
+}
+
+#[test]
+fn errno_stays_and_a_call_is_no_cancellation_point() {
+    let truth = told("glibc", "quiet");
+    assert_eq!((truth.of("changed"), truth.of("cancelled")), (0.0, 0.0));
+}
+
+/// Files, mappings, threads and children of a process.
+fn held(pid: u32) -> [usize; 4] {
+    let entries = |name: &str| fs::read_dir(format!("/proc/{pid}/{name}")).expect("it runs").count();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    [entries("fd"), maps.lines().count(), entries("task"), children.split_whitespace().count()]
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn a_thousand_starts_and_stops_leave_nothing_behind_on_either_side() {
+    let scratch = Scratch::new();
+    let mut target = Running::of(Run::at(100, "glibc").of(scratch.build("calls"), &["thousand"]));
+    let service = target.pid();
+    let (before, resident_before) = (held(service), resident_kib(service));
+    target.go();
+    let mut told = String::new();
+    loop {
+        match target.line() {
+            line if line == "done" => break,
+            line => told = format!("{told}{line}\n"),
+        }
+    }
+    // Bins that are kept for the next call: how many depends on how fast calls come, not on how many have come.
+    let after = held(service);
+    assert!(after.iter().zip(before).all(|(after, before)| *after < before + 50), "{before:?} became {after:?}");
+    let grown_kib = resident_kib(service).saturating_sub(resident_before);
+    assert!(grown_kib < 1024, "the service has grown by {grown_kib} KiB: 1 KiB a call");
+    target.go();
+    let truth = Truth::read(&told);
+    for name in ["fds", "maps", "threads", "pages"] {
+        assert_eq!(truth.of(name), 0.0, "{name} of the target: {truth:?}");
+    }
+    assert!(target.finish().0.success());
+}
