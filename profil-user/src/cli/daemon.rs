@@ -50,6 +50,9 @@ async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         "profiling was turned on {} times, {} buffers were lost, {} calls refused",
         report.turned_on, report.lost, report.refused
     ));
+    if !report.adds_up() {
+        talk::say(format_args!("{report:?} does not add up: this is a fault of profil, please report it"));
+    }
     talk::tell(summary_line(&report.tally, clock::NAME, RunFile::None));
     Ok(ExitCode::SUCCESS)
 }
