@@ -253,8 +253,8 @@ impl Session {
             return Ok(());
         }
         match self.processes.remove(&tgid) {
-            // The kernel has freed it.
-            Err(MapError::KeyNotFound) => Ok(()),
+            // The exit hook has removed it.
+            Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(|source| SessionError::Map { name: "PROCESSES", source }),
         }
     }
