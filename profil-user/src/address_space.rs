@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::{fs, ops};
 
 use rustix::fs::{Mode, OFlags};
@@ -155,6 +155,17 @@ impl AddressSpace {
         // A live address space has mappings, and its maps are never empty.
         let mut byte = [0];
         matches!(self.maps.read_at(&mut byte, 0), Ok(0) | Err(_))
+    }
+
+    /// The user who may look into the process: root where it has rights of its own, by its set-uid or set-gid bit or by
+    /// capabilities of its file, or does not want to be looked into.
+    ///
+    /// This asks by PID: see afterwards that the process is the same.
+    ///
+    /// # Errors
+    /// What stat(2) says.
+    pub fn owner(&self) -> io::Result<u32> {
+        fs::metadata(format!("{}/mem", self.directory)).map(|metadata| metadata.uid())
     }
 
     /// What a range is good for now.
