@@ -3,6 +3,7 @@
 use profil_common::process_flags as pf;
 use tokio::sync::oneshot;
 
+use super::budget::Owner;
 use super::caller::Caller;
 use super::client::Client;
 use super::conversation::{Answer, Order};
@@ -63,10 +64,13 @@ impl Service {
             layout.delivery = Delivery::Copied;
         }
         let nbins = layout.ranges.nbins;
-        let place = match layout.delivery {
-            Delivery::Copied => self.slots.take(&mut self.session, uid, nbins),
-            Delivery::Mapped => self.slots.take_lanes(&mut self.session, uid, nbins),
-        };
+        let owner = Owner { uid, tgid };
+        let mut place = self.take_place(layout.delivery, owner, nbins);
+        if matches!(place, Err(SlotError::Budget(_))) && !self.vacated.is_empty() {
+            // The owner may be over its budget only because what it had is not put back yet.
+            self.put_back_vacated();
+            place = self.take_place(layout.delivery, owner, nbins);
+        }
         let place = match place {
             Ok(place) => place,
             Err(error) => {
@@ -102,6 +106,13 @@ impl Service {
             let _stopped = opened.send(Opened { id, verdict });
         });
         Ok(())
+    }
+
+    fn take_place(&mut self, delivery: Delivery, owner: Owner, nbins: u32) -> Result<Place, SlotError> {
+        match delivery {
+            Delivery::Copied => self.slots.take(&mut self.session, owner, nbins),
+            Delivery::Mapped => self.slots.take_lanes(&mut self.session, owner, nbins),
+        }
     }
 
     /// Turns profiling on for a call whose buffers were looked at.
