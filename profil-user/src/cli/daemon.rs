@@ -10,7 +10,7 @@ use super::{talk, verbose};
 use crate::clock;
 use crate::rate::Rate;
 use crate::report::summary::{RunFile, summary_line};
-use crate::service::{Limits, Listener, Service};
+use crate::service::{self, Limits, Listener, Service};
 
 /// Rate of the clock: the fastest that a program can ask for.
 const CLOCK_HZ: f64 = 1000.0;
@@ -43,6 +43,7 @@ async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
     let service = Service::start(Rate::within_limit(CLOCK_HZ)?, Limits::default())?;
     let listener = Listener::bind(&args.socket)?;
+    service::RIGHTS.keep_only()?;
     talk::say(format_args!("serving profil(3) on {}", args.socket.display()));
     let stop = async { while interrupts.next().await == Wish::Interim {} };
     let report = service.run(listener, stop).await?;

@@ -1,6 +1,7 @@
 //! The process that calls, held so that nothing else can be taken for it.
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
+use crate::privileges::{self, Capability};
 use crate::process::{TargetError, TargetProcess};
 
 use super::socket::Sender;
@@ -43,7 +44,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn open(peer: Sender) -> Result<Caller, CallerError> {
         let target = TargetProcess::open(peer.pid)?;
-        let space = AddressSpace::of(&target)?;
+        let space = privileges::raised(Capability::DacOverride, || AddressSpace::of(&target))?;
         let guarded = CallerError::Guarded { pid: peer.pid, uid: peer.uid };
         // After the memory was opened: a program of before cannot be meant. Root may look into everything.
         let may_look = peer.uid == 0 || space.owner().is_ok_and(|owner| owner == peer.uid);
