@@ -50,6 +50,7 @@ use queue::Queue;
 use slots::{Place, Slots};
 
 pub use budget::{Limits, OverBudget};
+pub use plan::{BadBufferMeans, Delivery, Layout, Plan, PlanError};
 pub use rights::RIGHTS;
 pub use socket::{ListenError, Listener};
 
