@@ -4,6 +4,7 @@
 //! or when the PID is used again they reach nothing at all. `process_vm_writev` by PID reached the new image before
 //! the exec hook fired in 299 of 301 execs (measured), so it is never used.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,6 +14,7 @@ use std::{fs, ops};
 use rustix::fs::{Mode, OFlags};
 
 use crate::maps::{self, MapEntry, MapsError};
+use crate::mounts;
 use crate::process::TargetProcess;
 
 /// An address space that cannot be opened or read.
@@ -219,15 +221,25 @@ impl AddressSpace {
         }
     }
 
-    /// Whether a range has pages whose faults user space serves (userfaultfd): a write to one can block for ever.
+    /// Whether a range has pages whose faults user space serves (userfaultfd, or a file of FUSE): a write to one can block
+    /// for ever.
     ///
     /// This asks by PID, unlike all else: see with [`AddressSpace::is_gone`] afterwards that the answer was about
     /// this address space.
     ///
     /// # Errors
-    /// What reading `smaps` says.
+    /// What reading `smaps` and `mountinfo` says.
     pub fn has_userfaultfd(&self, range: &ops::Range<u64>) -> io::Result<bool> {
-        Ok(served_by_user_space(&fs::read(format!("{}/smaps", self.directory))?, range))
+        let smaps = fs::read(format!("{}/smaps", self.directory))?;
+        if served_by_user_space(&smaps, range) {
+            return Ok(true);
+        }
+        let devices = devices_in(&smaps, range);
+        if devices.is_empty() {
+            return Ok(false);
+        }
+        let mountinfo = fs::read(format!("{}/mountinfo", self.directory))?;
+        Ok(devices.into_iter().any(|device| mounts::may_be_served_by_user_space(&mountinfo, device)))
     }
 
     /// Reads memory; the number of bytes is short where the mapping ends, and 0 where nothing is mapped.
@@ -336,6 +348,13 @@ fn served_by_user_space(smaps: &[u8], range: &ops::Range<u64>) -> bool {
         }
     }
     false
+}
+
+/// Devices of the files that are mapped in a range.
+fn devices_in(smaps: &[u8], range: &ops::Range<u64>) -> BTreeSet<(u32, u32)> {
+    let entries = smaps.split(|byte| *byte == b'\n').filter_map(|line| maps::parse(line).ok()?.pop());
+    let inside = entries.filter(|entry| entry.start < range.end && entry.end > range.start && entry.inode != 0);
+    inside.map(|entry| entry.device).collect()
 }
 
 #[cfg(test)]

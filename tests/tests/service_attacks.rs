@@ -2,7 +2,9 @@
 //! leaves nothing behind.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use profil_tests::attacker::{self, Attack, Attacker};
 use profil_tests::{Daemon, Scratch, feature};
@@ -173,6 +175,51 @@ fn a_buffer_whose_page_faults_user_space_serves_is_refused() {
     assert!(output.status.success(), "{}", output.status);
     let text = String::from_utf8(output.stdout).expect("UTF-8 from the attacker");
     assert_eq!(text, format!("userfaultfd {EFAULT}\nuserfaultfd_by_glibc 0\n"));
+    scene.daemon.await_calm(before);
+    scene.daemon.stop();
+}
+
+/// A mounted file system; unmounted when dropped.
+struct Mount(std::ffi::CString);
+
+impl Mount {
+    /// Mounts what the holder of a descriptor of `/dev/fuse` serves, for the attacker, as fusermount(1) does for users.
+    fn fuse(place: &Path, device: &fs::File) -> Mount {
+        fs::create_dir(place).expect("a folder in our own");
+        let place = std::ffi::CString::new(place.as_os_str().as_encoded_bytes()).expect("a path without NUL");
+        let uid = attacker::UID;
+        let options = format!("fd={},rootmode=40000,user_id={uid},group_id={uid}\0", device.as_raw_fd());
+        let flags = libc::MS_NOSUID | libc::MS_NODEV;
+        // SAFETY: all strings end in NUL and live through the call.
+        let mounted =
+            unsafe { libc::mount(c"fuse".as_ptr(), place.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
+        assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
+        Mount(place)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // SAFETY: the string ends in NUL.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+#[test]
+fn a_buffer_of_a_file_whose_pages_user_space_serves_is_refused() {
+    const TEST: &str = "a_buffer_of_a_file_whose_pages_user_space_serves_is_refused";
+    if !feature::has_file(TEST, "/dev/fuse") {
+        return;
+    }
+    let mut scene = scene();
+    let before = scene.daemon.descriptors();
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("root may open it");
+    let place = scene.scratch.path("mount");
+    let _mount = Mount::fuse(&place, &device);
+    let mut command = scene.attacker.command(attacker::UID, &["fuse", place.to_str().expect("a path in UTF-8")]);
+    let output = command.stderr(device).output().expect("the attacker runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8 from the attacker");
+    assert_eq!(text, format!("fuse {EFAULT}\nfuse_by_glibc 0\n"), "{}", output.status);
     scene.daemon.await_calm(before);
     scene.daemon.stop();
 }
