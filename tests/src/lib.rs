@@ -3,6 +3,8 @@
 //! A test builds its C targets in a [`Scratch`] folder, runs them alone or under [`Profil`], and compares what the
 //! profile's [`Report`] says with the [`Truth`] that the target measured itself and printed.
 
+pub mod attacker;
+pub mod daemon;
 pub mod feature;
 pub mod patience;
 pub mod profil;
@@ -12,6 +14,7 @@ pub mod running;
 pub mod scratch;
 pub mod truth;
 
+pub use daemon::Daemon;
 pub use profil::{Profil, Recorded, Recording};
 pub use report::{By, Report, Row};
 pub use run::{Ran, Run};

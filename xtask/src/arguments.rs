@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use lexopt::prelude::*;
 
-use crate::{bench, check, ebpf, setup, suite};
+use crate::{bench, check, ebpf, fuzz, setup, suite};
 
 /// What `cargo xtask help` prints.
 pub const HELP: &str = "\
@@ -24,6 +24,9 @@ Usage: cargo xtask VERB
   tidy                  the rules on the tree itself
   bench [--quick]       what a tick costs and what profil takes, into docs/benchmarks.md
                         (--quick: a first look, not written)
+  fuzz [TARGET] [--runs N] [--seed N]
+                        mutated input for the parsers of messages (wire), of /proc/PID/maps
+                        (maps) and of JITs' maps (perf-map); a million each by default
   install [--prefix DIR]
                         put `profil` into DIR/bin (default /usr/local)
 ";
@@ -52,6 +55,8 @@ pub enum Verb {
     Test { part: suite::Part, filter: Option<String> },
     /// Measure.
     Bench(bench::Effort),
+    /// Mutated input for the parsers.
+    Fuzz(fuzz::Plan),
     /// Become `profil ARGS`.
     Run { args: Vec<OsString> },
     /// Copy the binary below a prefix.
@@ -137,6 +142,18 @@ impl Args {
                 Some(Long("quick")) => Verb::Bench(bench::Effort::Quick),
                 Some(other) => return Err(other.unexpected().into()),
             },
+            "fuzz" => {
+                let mut plan = fuzz::Plan::default();
+                while let Some(arg) = parser.next()? {
+                    match arg {
+                        Long("runs") => plan.runs = parser.value()?.parse()?,
+                        Long("seed") => plan.seed = parser.value()?.parse()?,
+                        Value(target) if plan.target.is_none() => plan.target = Some(target.string()?),
+                        other => return Err(other.unexpected().into()),
+                    }
+                }
+                Verb::Fuzz(plan)
+            }
             "install" => {
                 let mut prefix = PathBuf::from("/usr/local");
                 while let Some(arg) = parser.next()? {
@@ -185,7 +202,15 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused() {
-        for line in ["frobnicate", "setup --everything", "test one two", "tidy now", "check --fox"] {
+        for line in [
+            "frobnicate",
+            "setup --everything",
+            "test one two",
+            "tidy now",
+            "check --fox",
+            "fuzz one two",
+            "fuzz --runs many",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod command;
 mod ebpf;
+mod fuzz;
 mod install;
 mod instructions;
 mod linker;
@@ -58,6 +59,7 @@ fn run() -> Result<ExitCode> {
         Verb::Tidy => tidy::run(&workspace)?,
         Verb::Test { part, filter } => suite::run(&workspace, part, filter.as_deref())?,
         Verb::Bench(effort) => bench::run(&workspace, effort)?,
+        Verb::Fuzz(plan) => fuzz::run(&workspace, &plan)?,
         Verb::Run { args } => match install::exec(&workspace, &args)? {},
         Verb::Install { prefix } => install::install(&workspace, &prefix)?,
     }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::process::namespace;
 use crate::rate::Rate;
 use crate::report::summary::{RunFile, summary_line};
-use crate::service::{Limits, Listener, Service};
+use crate::service::{self, Limits, Listener, Service};
 
 /// Rate of the clock: the fastest that a program can ask for.
 const CLOCK_HZ: f64 = 1000.0;
@@ -45,6 +45,7 @@ async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
     let service = Service::start(Rate::within_limit(CLOCK_HZ)?, Limits::default())?;
     let listener = Listener::bind(&args.socket)?;
+    service::RIGHTS.keep_only()?;
     talk::say(format_args!("serving profil(3) on {}", args.socket.display()));
     let stop = async { while interrupts.next().await == Wish::Interim {} };
     let report = service.run(listener, stop).await?;
@@ -52,6 +53,9 @@ async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         "profiling was turned on {} times, {} buffers were lost, {} calls refused",
         report.turned_on, report.lost, report.refused
     ));
+    if !report.adds_up() {
+        talk::say(format_args!("{report:?} does not add up: this is a fault of profil, please report it"));
+    }
     talk::tell(summary_line(&report.tally, clock::NAME, RunFile::None));
     Ok(ExitCode::SUCCESS)
 }

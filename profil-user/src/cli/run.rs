@@ -20,7 +20,7 @@ use crate::preload;
 use crate::process::namespace;
 use crate::rate::Rate;
 use crate::report::summary::{RunFile, misses_line, summary_line};
-use crate::service::{DEFAULT_HZ, Limits, Listener, Service, ServiceReport};
+use crate::service::{self, DEFAULT_HZ, Limits, Listener, Service, ServiceReport};
 
 /// Gives a command the kernel's profil(2).
 #[derive(clap::Args, Clone, Debug)]
@@ -69,6 +69,8 @@ async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
     let service = Service::start(Rate::within_limit(args.freq.into())?, Limits::default())?;
     let mut launched = Launched::of(launching.exec()?)?;
     let end = launched.end()?;
+    // The command has ours of before, and no thread of ours is left that made it.
+    service::RIGHTS.keep_only()?;
     let mut stopped = Stopped::TargetsEnded;
     let stop = async {
         loop {

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::PATIENCE;
 use super::message::{HEAD_BYTES, Request, Verdict};
+use crate::address_space::AddressSpace;
 
 /// Name of the hidden command that a copier runs.
 pub const COMMAND: &str = "copier";
@@ -76,7 +77,7 @@ impl CopierProcess {
 
     async fn send(&mut self, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let first = self.stream.async_io(Interest::WRITABLE, || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AddressSpace::FILES))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             if !with.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(with)) {
                 return Err(io::Error::other("too many descriptors"));

@@ -73,7 +73,7 @@ impl Copier {
         self.socket.read_exact(&mut body)?;
         let verdict = match Order::read(&head, &body).ok_or_else(malformed)? {
             Order::Open { tgid, buffers } => {
-                let files = <[OwnedFd; 3]>::try_from(files).map_err(|_| malformed())?;
+                let files = <[OwnedFd; AddressSpace::FILES]>::try_from(files).map_err(|_| malformed())?;
                 self.open(head.client, AddressSpace::from_files(tgid, files), buffers)
             }
             Order::Add { runs } => self.add(head.client, &runs),
@@ -87,6 +87,9 @@ impl Copier {
     }
 
     fn open(&mut self, client: ClientId, space: AddressSpace, buffers: Vec<BufferPlan>) -> Verdict {
+        if space.is_gone() {
+            return Verdict::Bad(BufferFault::Gone);
+        }
         let space = Arc::new(space);
         let open = |plan: BufferPlan| -> Result<(BufferPlan, TargetBuffer), BadBuffer> {
             let BufferPlan { start, nbins, first_bin: _, width, at_limit } = plan;
@@ -127,7 +130,7 @@ fn part_of(runs: &[Run], plan: &BufferPlan) -> Vec<Run> {
 
 /// Reads what there is of a head, with the descriptors that come with it; 0 bytes when the service has closed.
 fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AddressSpace::FILES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(bytes)];
     let received = loop {

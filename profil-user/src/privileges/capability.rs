@@ -19,6 +19,16 @@ pub enum Capability {
     Syslog,
     /// Raise RLIMIT_MEMLOCK, where BPF memory is charged to it (before 5.11).
     SysResource,
+    /// Open files of other users, which `/proc/PID/mem` is to us.
+    DacOverride,
+    /// Signal processes of other users.
+    Kill,
+    /// Become another user.
+    Setuid,
+    /// Become another group.
+    Setgid,
+    /// Give capabilities up for good.
+    Setpcap,
     /// Stands in for the first two, and for the fourth, and was the only one of them before 5.8.
     SysAdmin,
 }
@@ -44,6 +54,11 @@ impl Capability {
             Capability::DacReadSearch => "CAP_DAC_READ_SEARCH",
             Capability::Syslog => "CAP_SYSLOG",
             Capability::SysResource => "CAP_SYS_RESOURCE",
+            Capability::DacOverride => "CAP_DAC_OVERRIDE",
+            Capability::Kill => "CAP_KILL",
+            Capability::Setuid => "CAP_SETUID",
+            Capability::Setgid => "CAP_SETGID",
+            Capability::Setpcap => "CAP_SETPCAP",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
         }
     }
@@ -57,6 +72,11 @@ impl Capability {
             Capability::DacReadSearch => CapabilitySet::DAC_READ_SEARCH,
             Capability::Syslog => CapabilitySet::SYSLOG,
             Capability::SysResource => CapabilitySet::SYS_RESOURCE,
+            Capability::DacOverride => CapabilitySet::DAC_OVERRIDE,
+            Capability::Kill => CapabilitySet::KILL,
+            Capability::Setuid => CapabilitySet::SETUID,
+            Capability::Setgid => CapabilitySet::SETGID,
+            Capability::Setpcap => CapabilitySet::SETPCAP,
             Capability::SysAdmin => CapabilitySet::SYS_ADMIN,
         }
     }
@@ -68,7 +88,14 @@ impl Capability {
                 CapabilitySet::SYS_ADMIN
             }
             Capability::DacReadSearch => CapabilitySet::DAC_OVERRIDE,
-            Capability::SysPtrace | Capability::SysResource | Capability::SysAdmin => CapabilitySet::empty(),
+            Capability::SysPtrace
+            | Capability::SysResource
+            | Capability::DacOverride
+            | Capability::Kill
+            | Capability::Setuid
+            | Capability::Setgid
+            | Capability::Setpcap
+            | Capability::SysAdmin => CapabilitySet::empty(),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What profil may do, and how to say what it may not.
 
 mod capability;
+mod reduction;
 mod refusal;
 
 use rustix::thread::CapabilitySet;
 
 pub use capability::{Capability, Place};
+pub use reduction::{ReductionError, Rights, raised};
 pub use refusal::{Operation, PermissionError, is_about_permission};
 
 use crate::probe::sysctl;

@@ -181,6 +181,11 @@ impl TargetProcess {
         !has_exited(self.pidfd.as_fd())
     }
 
+    /// Whether its first thread has ended, as far as can be told, while others may run.
+    pub fn leader_has_ended(&self) -> bool {
+        self.directory.stat().is_ok_and(|stat| stat.state == 'Z')
+    }
+
     /// CPU time of the whole process, its exited threads included.
     ///
     /// # Errors

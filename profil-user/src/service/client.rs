@@ -6,7 +6,6 @@ use profil_common::Event;
 use tokio::sync::oneshot;
 
 use super::slots::Place;
-use crate::address_space::AddressSpace;
 use crate::bins::Run;
 use crate::copier::ClientId;
 use crate::process::TargetProcess;
@@ -16,8 +15,6 @@ pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) uid: u32,
     pub(super) target: TargetProcess,
-    /// The address space of the call: gone when the process has exec'd, whatever else there is to see.
-    pub(super) space: AddressSpace,
     /// The image that the ticks are counted for.
     pub(super) image: u64,
     pub(super) place: Place,
@@ -38,11 +35,6 @@ impl Client {
             self.under_way = None;
         }
         self.place.storage.drain()
-    }
-
-    /// Whether the program that called is gone.
-    pub(super) fn is_gone(&self) -> bool {
-        !self.target.is_same() || self.space.is_gone()
     }
 
     /// CPU time since profiling was turned on; `end` is what an event said when the process ended.

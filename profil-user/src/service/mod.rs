@@ -19,6 +19,7 @@ mod opening;
 mod parting;
 mod plan;
 mod queue;
+mod rights;
 mod slots;
 mod socket;
 
@@ -49,6 +50,8 @@ use queue::Queue;
 use slots::{Place, Slots};
 
 pub use budget::{Limits, OverBudget};
+pub use plan::{BadBufferMeans, Delivery, Layout, Plan, PlanError};
+pub use rights::RIGHTS;
 pub use socket::{ListenError, Listener};
 
 /// Ticks per second of CPU time for a call that names no rate: the clock of profil(2).

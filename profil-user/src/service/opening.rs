@@ -1,8 +1,9 @@
 //! From a call to a client: profiling is turned on, or off.
 
-use profil_common::process_flags as pf;
+use profil_common::{Process, process_flags as pf};
 use tokio::sync::oneshot;
 
+use super::budget::Owner;
 use super::caller::Caller;
 use super::client::Client;
 use super::conversation::{Answer, Order};
@@ -11,14 +12,20 @@ use super::plan::{BadBufferMeans, Delivery, Layout, Plan};
 use super::slots::{Place, SlotError, Storage};
 use super::{DEFAULT_HZ, Service, ServiceError, chain, reply};
 use crate::copier::{ClientId, OpenError};
+use crate::process::TargetProcess;
 
 /// A call that waits for the verdict on its buffers.
 pub(super) struct Opening {
-    pub(super) caller: Caller,
+    target: TargetProcess,
+    pub(super) uid: u32,
     layout: Box<Layout>,
     place: Place,
     period_ns: u64,
     answer: oneshot::Sender<Answer>,
+    /// The image of the caller: that of the client it is already, or a new one.
+    pub(super) image: u64,
+    /// Whether the caller has exec'd or ended meanwhile.
+    pub(super) is_gone: bool,
 }
 
 /// The verdict.
@@ -32,6 +39,8 @@ impl Service {
     pub(super) fn take(&mut self, order: Order) -> Result<(), ServiceError> {
         let Order { caller, plan, hz, answer } = order;
         let tgid = caller.target.initial_tgid();
+        // What it was before an exec is not what calls now.
+        self.take_events()?;
         match plan {
             Plan::Unchanged { errno } => {
                 self.report.refused += u64::from(errno != 0);
@@ -61,7 +70,7 @@ impl Service {
         let uid = caller.uid;
         let (tgid, pid) = (caller.target.initial_tgid(), caller.target.pid());
         let of_user = self.clients.values().filter(|client| client.uid == uid).count()
-            + self.opening.values().filter(|opening| opening.caller.uid == uid).count();
+            + self.opening.values().filter(|opening| opening.uid == uid).count();
         if of_user >= self.limits.user_clients as usize && !self.clients.contains_key(&tgid) {
             self.hush.warn(format_args!("refused process {pid}: user {uid} has {of_user} profiled processes already"));
             self.leave_as_it_is(tgid, libc::EAGAIN, answer);
@@ -72,10 +81,13 @@ impl Service {
             layout.delivery = Delivery::Copied;
         }
         let nbins = layout.ranges.nbins;
-        let place = match layout.delivery {
-            Delivery::Copied => self.slots.take(&mut self.session, uid, nbins),
-            Delivery::Mapped => self.slots.take_lanes(&mut self.session, uid, nbins),
-        };
+        let owner = Owner { uid, tgid };
+        let mut place = self.take_place(layout.delivery, owner, nbins);
+        if matches!(place, Err(SlotError::Budget(_))) && !self.vacated.is_empty() {
+            // The owner may be over its budget only because what it had is not put back yet.
+            self.put_back_vacated();
+            place = self.take_place(layout.delivery, owner, nbins);
+        }
         let place = match place {
             Ok(place) => place,
             Err(error) => {
@@ -84,28 +96,27 @@ impl Service {
                 return Ok(());
             }
         };
-        let space = match caller.space.try_clone() {
-            Ok(space) => space,
-            Err(error) => {
-                self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
-                self.put_back(place);
-                self.leave_as_it_is(tgid, libc::EMFILE, answer);
-                return Ok(());
-            }
-        };
         let id = ClientId(self.next_id);
         self.next_id += 1;
         let hz = if hz == 0 { DEFAULT_HZ } else { hz };
         let period_ns = (1_000_000_000 / u64::from(hz)).max(self.clock_ns);
-        let Layout { delivery, buffers, .. } = &*layout;
-        let (delivery, buffers) = (*delivery, buffers.clone());
-        self.opening.insert(id, Opening { caller, layout, place, period_ns, answer });
+        let image = match self.clients.get(&tgid) {
+            Some(client) => client.image,
+            None => {
+                // Known, but not counted yet: from now on the hooks tell of an exec. One before now is seen by the copier.
+                let image = self.session.new_image();
+                self.session.set_known(tgid, &Process { image, ..Process::default() })?;
+                image
+            }
+        };
+        let buffers = match layout.delivery {
+            Delivery::Copied => layout.buffers.clone(),
+            // The caller writes to it itself.
+            Delivery::Mapped => Vec::new(),
+        };
+        let Caller { target, space, uid } = caller;
+        self.opening.insert(id, Opening { target, uid, layout, place, period_ns, answer, image, is_gone: false });
         let opened = self.opened.0.clone();
-        if delivery == Delivery::Mapped {
-            // The caller writes to its buffer itself: there is nothing to look at.
-            let _stopped = opened.send(Opened { id, verdict: Ok(()) });
-            return Ok(());
-        }
         self.copiers.open(uid, id, space, buffers, move |verdict| {
             // The service that would take it is gone with its clients.
             let _stopped = opened.send(Opened { id, verdict });
@@ -113,13 +124,26 @@ impl Service {
         Ok(())
     }
 
+    fn take_place(&mut self, delivery: Delivery, owner: Owner, nbins: u32) -> Result<Place, SlotError> {
+        match delivery {
+            Delivery::Copied => self.slots.take(&mut self.session, owner, nbins),
+            Delivery::Mapped => self.slots.take_lanes(&mut self.session, owner, nbins),
+        }
+    }
+
     /// Turns profiling on for a call whose buffers were looked at.
     pub(super) fn take_opened(&mut self, opened: Opened) -> Result<(), ServiceError> {
         let Opened { id, verdict } = opened;
-        let Some(Opening { caller, mut layout, place, period_ns, answer }) = self.opening.remove(&id) else {
+        let Some(opening) = self.opening.remove(&id) else {
             return Ok(());
         };
-        let (tgid, pid) = (caller.target.initial_tgid(), caller.target.pid());
+        let Opening { target, uid, mut layout, place, period_ns, answer, image, is_gone } = opening;
+        let (tgid, pid) = (target.initial_tgid(), target.pid());
+        if is_gone {
+            self.put_back(place);
+            reply(answer, Answer::failure(libc::ESRCH));
+            return self.forget_unless_client(tgid);
+        }
         if let Err(error) = verdict {
             log::debug!("no profiling for process {pid}: {}", chain(&error));
             self.put_back(place);
@@ -127,10 +151,10 @@ impl Service {
                 BadBufferMeans::Efault => libc::EFAULT,
                 BadBufferMeans::Success => 0,
             };
-            return self.turn_off(tgid, answer, Answer::failure(errno));
+            self.turn_off(tgid, answer, Answer::failure(errno))?;
+            return self.forget_unless_client(tgid);
         }
         layout.ranges.period_ns = period_ns;
-        let Caller { target, space, uid } = caller;
         self.session.set_ranges(place.slot, &layout.ranges)?;
         let cpu_at_start = target.cpu_time().unwrap_or_default();
         // From here on the ticks of a call before it go into these bins: one store in the kernel's table.
@@ -145,25 +169,23 @@ impl Service {
                 }
             },
         };
-        let image = self.session.make_known_at(tgid, pf::SELECTED | kind, place.slot, cpu_at_start)?;
-        let client = Client { id, uid, target, space, image, place, period_ns, cpu_at_start, under_way: None };
+        let (clocked_ns, slot) = (cpu_at_start.as_nanos() as u64, place.slot);
+        self.session.set_known(tgid, &Process { image, clocked_ns, flags: pf::SELECTED | kind, slot })?;
+        let client = Client { id, uid, target, image, place, period_ns, cpu_at_start, under_way: None };
         self.report.turned_on += 1;
         let answer = (answer, answered);
-        if client.is_gone() {
-            // It has exec'd or ended since it called, maybe before the hooks knew it.
-            self.session.forget(tgid)?;
-            self.leaving.push(Leaving { client, answer: Some((answer.0, Answer::failure(libc::ESRCH))), end: None });
-            if let Some(before) = self.clients.remove(&tgid) {
-                self.leaving.push(Leaving { client: before, answer: None, end: None });
-            }
-            return Ok(());
-        }
         match self.clients.insert(tgid, client) {
             // The call returns when the last ticks of the one before it are written.
             Some(before) => self.leaving.push(Leaving { client: before, answer: Some(answer), end: None }),
             None => reply(answer.0, answer.1),
         }
         Ok(())
+    }
+
+    /// Takes a process out of the kernel's table that was only looked at.
+    fn forget_unless_client(&mut self, tgid: u32) -> Result<(), ServiceError> {
+        let is_looked_at = self.opening.values().any(|opening| opening.target.initial_tgid() == tgid);
+        if is_looked_at || self.clients.contains_key(&tgid) { Ok(()) } else { Ok(self.session.forget(tgid)?) }
     }
 
     fn turn_off(&mut self, tgid: u32, answer: oneshot::Sender<Answer>, with: Answer) -> Result<(), ServiceError> {

@@ -52,6 +52,9 @@ impl Service {
             _ => {}
         });
         for (image, event) in ends {
+            for opening in self.opening.values_mut().filter(|opening| opening.image == image) {
+                opening.is_gone = true;
+            }
             if self.clients.get(&event.tgid).is_some_and(|client| client.image == image) {
                 self.drop_client(event.tgid, Some(event))?;
             }
@@ -63,7 +66,7 @@ impl Service {
     pub(super) fn look_for_gone(&mut self) -> Result<(), ServiceError> {
         self.slots.bury_ghosts();
         let gone: Vec<u32> =
-            self.clients.iter().filter(|(_, client)| client.is_gone()).map(|(tgid, _)| *tgid).collect();
+            self.clients.iter().filter(|(_, client)| !client.target.is_same()).map(|(tgid, _)| *tgid).collect();
         gone.into_iter().try_for_each(|tgid| self.drop_client(tgid, None))
     }
 

@@ -6,9 +6,10 @@
 use profil_common::limits::{BINS_PER_CHUNK, MAX_SLOTS};
 use profil_common::{BinChunk, RangeTable};
 
-use super::budget::{Budget, OverBudget};
+use super::budget::{Budget, OverBudget, Owner};
 use crate::bins::{Bins, BinsError, Run};
 use crate::lanes::{self, Lanes, LanesError};
+use crate::privileges::{self, Capability};
 use crate::session::{Session, SessionError};
 
 /// Bins without a client that are kept for the next one.
@@ -43,8 +44,8 @@ pub(super) struct Place {
     pub(super) storage: Storage,
     /// Memory that it takes.
     bytes: u64,
-    /// The user that the memory is charged to.
-    uid: u32,
+    /// Whom the memory is charged to; of warm bins only the user.
+    owner: Owner,
 }
 
 /// What the ticks of a client are counted in.
@@ -77,7 +78,7 @@ impl Storage {
 struct Ghost {
     id: u32,
     bytes: u64,
-    uid: u32,
+    owner: Owner,
 }
 
 fn bytes_of(chunks: u32) -> u64 {
@@ -99,34 +100,48 @@ impl Slots {
     }
 
     /// A place with room for `nbins` bins.
-    pub(super) fn take(&mut self, session: &mut Session, uid: u32, nbins: u32) -> Result<Place, SlotError> {
+    pub(super) fn take(&mut self, session: &mut Session, owner: Owner, nbins: u32) -> Result<Place, SlotError> {
         let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1).next_power_of_two();
         let bytes = bytes_of(chunks);
-        self.budget.check_process(bytes)?;
         if let Some(index) = self.warm.iter().position(|place| place.bytes == bytes) {
             let mut place = self.warm.swap_remove(index);
-            self.budget.refund(place.uid, bytes);
-            if let Err(error) = self.budget.charge(uid, bytes) {
+            self.budget.refund(place.owner.uid, bytes);
+            let charged = self.budget.charge(owner, bytes);
+            if charged.is_err() {
                 // It stays charged to whom it was made for, whose limit had room for it just now.
-                let _was_there = self.budget.charge(place.uid, bytes);
+                let _was_there = self.budget.charge(place.owner, bytes);
+                self.budget.leave(place.owner, bytes);
                 self.warm.push(place);
-                return Err(error.into());
+            } else {
+                place.owner = owner;
+                return Ok(place);
             }
-            place.uid = uid;
-            return Ok(place);
         }
-        if self.budget.charge(uid, bytes).is_err() {
-            // What nobody uses goes first.
-            self.cool(session, 0)?;
-            self.budget.charge(uid, bytes)?;
-        }
+        self.charge(session, owner, bytes)?;
         match self.make(session, chunks) {
-            Ok((slot, bins)) => Ok(Place { slot, storage: Storage::Bins(bins), bytes, uid }),
+            Ok((slot, bins)) => Ok(Place { slot, storage: Storage::Bins(bins), bytes, owner }),
             Err(error) => {
-                self.budget.refund(uid, bytes);
+                self.release(owner, bytes);
                 Err(error)
             }
         }
+    }
+
+    /// Enters memory that is to be taken; what nobody uses goes first where there is not enough.
+    fn charge(&mut self, session: &mut Session, owner: Owner, bytes: u64) -> Result<(), SlotError> {
+        match self.budget.charge(owner, bytes) {
+            Err(OverBudget::User { .. } | OverBudget::Total { .. }) => {
+                self.cool(session, 0)?;
+                self.budget.charge(owner, bytes)?;
+            }
+            charged => charged?,
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, owner: Owner, bytes: u64) {
+        self.budget.leave(owner, bytes);
+        self.budget.refund(owner.uid, bytes);
     }
 
     fn make(&mut self, session: &mut Session, chunks: u32) -> Result<(u32, Bins), SlotError> {
@@ -143,17 +158,13 @@ impl Slots {
     }
 
     /// A place with lanes. They are not used again: who has them mapped may go on writing.
-    pub(super) fn take_lanes(&mut self, session: &mut Session, uid: u32, lanes: u32) -> Result<Place, SlotError> {
+    pub(super) fn take_lanes(&mut self, session: &mut Session, owner: Owner, lanes: u32) -> Result<Place, SlotError> {
         let bytes = u64::from(lanes) * 2;
-        self.budget.check_process(bytes)?;
         self.bury_ghosts();
         if self.free.is_empty() {
             self.cool(session, 0)?;
         }
-        if self.budget.charge(uid, bytes).is_err() {
-            self.cool(session, 0)?;
-            self.budget.charge(uid, bytes)?;
-        }
+        self.charge(session, owner, bytes)?;
         let mut make = || {
             let lanes = Lanes::new(lanes)?;
             let slot = self.free.last().copied().ok_or(SlotError::Full { clients: MAX_SLOTS - 1 })?;
@@ -163,10 +174,10 @@ impl Slots {
         match make() {
             Ok((slot, lanes)) => {
                 self.free.pop();
-                Ok(Place { slot, storage: Storage::Lanes(lanes), bytes, uid })
+                Ok(Place { slot, storage: Storage::Lanes(lanes), bytes, owner })
             }
             Err(error) => {
-                self.budget.refund(uid, bytes);
+                self.release(owner, bytes);
                 Err(error)
             }
         }
@@ -174,11 +185,16 @@ impl Slots {
 
     /// Takes lanes that nobody holds any more off their users' accounts.
     pub(super) fn bury_ghosts(&mut self) {
-        let budget = &mut self.budget;
-        self.ghosts.retain(|ghost| {
-            let gone = lanes::are_gone(ghost.id);
+        let Slots { ghosts, budget, .. } = self;
+        if ghosts.is_empty() {
+            return;
+        }
+        let are_gone = |id| privileges::raised(Capability::SysAdmin, || lanes::are_gone(id));
+        ghosts.retain(|ghost| {
+            let gone = are_gone(ghost.id);
             if gone {
-                budget.refund(ghost.uid, ghost.bytes);
+                budget.leave(ghost.owner, ghost.bytes);
+                budget.refund(ghost.owner.uid, ghost.bytes);
             }
             !gone
         });
@@ -189,9 +205,10 @@ impl Slots {
         if let Storage::Lanes(lanes) = &place.storage {
             session.clear_lanes(place.slot)?;
             self.free.push(place.slot);
-            self.ghosts.push(Ghost { id: lanes.id(), bytes: place.bytes, uid: place.uid });
+            self.ghosts.push(Ghost { id: lanes.id(), bytes: place.bytes, owner: place.owner });
             return Ok(());
         }
+        self.budget.leave(place.owner, place.bytes);
         self.warm.push(place);
         if self.warm.len() > WARM_MAX { self.cool(session, WARM_MAX / 2) } else { Ok(()) }
     }
@@ -202,7 +219,7 @@ impl Slots {
             let Place { slot, .. } = self.warm[0];
             session.clear_bins(slot)?;
             let place = self.warm.remove(0);
-            self.budget.refund(place.uid, place.bytes);
+            self.budget.refund(place.owner.uid, place.bytes);
             self.free.push(slot);
         }
         Ok(())

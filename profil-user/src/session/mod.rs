@@ -7,7 +7,6 @@ mod error;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError, RingBuf};
 use aya::programs::{PerfEvent, RawTracePoint};
@@ -225,32 +224,38 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`]; `E2BIG` when the table is full.
     pub fn make_known(&mut self, tgid: u32, flags: u32, slot: u32) -> Result<u64, SessionError> {
-        self.make_known_at(tgid, flags, slot, Duration::ZERO)
+        let image = self.new_image();
+        self.set_known(tgid, &Process { image, clocked_ns: 0, flags, slot })?;
+        Ok(image)
     }
 
-    /// The same, for a process whose own clock stands at `clocked`: ticks are due at the multiples of the period, so
-    /// one that is made known again and again, for less than a period each time, has its ticks all the same.
+    /// An identity for an image that no other image of the session has.
+    pub fn new_image(&mut self) -> u64 {
+        let image = self.next_image;
+        self.next_image += 1;
+        image
+    }
+
+    /// Puts what the ticks are to know of a process in the place of what they knew.
     ///
     /// # Errors
     /// As [`Session::make_known`].
-    pub fn make_known_at(&mut self, tgid: u32, flags: u32, slot: u32, clocked: Duration) -> Result<u64, SessionError> {
-        let clocked_ns = clocked.as_nanos() as u64;
-        let image = self.next_image;
-        self.next_image += 1;
+    pub fn set_known(&mut self, tgid: u32, process: &Process) -> Result<(), SessionError> {
+        let Process { image, clocked_ns, flags, slot } = *process;
         let seat = seat_index(tgid) as usize * SEAT_WORDS;
         // The owner is the first half of the first word.
         let owner = self.seats.load(seat) as u32;
-        if [Seat::NEVER_TAKEN, Seat::FREE, tgid].contains(&owner) {
+        let is_free = [Seat::NEVER_TAKEN, Seat::FREE].contains(&owner);
+        // One that found its seat taken once stays in the table: a process must not be in both places.
+        if owner == tgid || is_free && self.processes.get(&tgid, 0).is_err() {
             self.seats.store(seat + 1, image);
             self.seats.store(seat + 2, clocked_ns);
             self.seats.store(seat + 3, u64::from(flags) | u64::from(slot) << 32);
             // The owner last: a tick that finds it finds the rest.
             self.seats.store(seat, tgid.into());
-            return Ok(image);
+            return Ok(());
         }
-        let process = Process { image, clocked_ns, flags, slot };
-        self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })?;
-        Ok(image)
+        self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })
     }
 
     /// Makes the ticks pass a process by. Those under way may still count it: see [`Session::wait_for_ticks`].
@@ -264,8 +269,8 @@ impl Session {
             return Ok(());
         }
         match self.processes.remove(&tgid) {
-            // The kernel has freed it.
-            Err(MapError::KeyNotFound) => Ok(()),
+            // The exit hook has removed it.
+            Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(|source| SessionError::Map { name: "PROCESSES", source }),
         }
     }

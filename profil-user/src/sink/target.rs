@@ -65,7 +65,7 @@ pub enum BadBuffer {
         end: u64,
     },
     /// User space serves page faults in the range.
-    #[error("the buffer {start:#x}..{end:#x} is served by userfaultfd; a write to it could block for ever")]
+    #[error("the buffer {start:#x}..{end:#x} is served by userfaultfd or FUSE; a write to it could block for ever")]
     Userfaultfd {
         /// First byte.
         start: u64,

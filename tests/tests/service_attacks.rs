@@ -1,0 +1,315 @@
+//! What the service refuses, with what errno, and what it says of it. Every attack is made by a user without rights, and
+//! leaves nothing behind.
+
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use profil_tests::attacker::{self, Attack, Attacker};
+use profil_tests::{Daemon, Scratch, feature};
+
+const EPERM: i64 = libc::EPERM as i64;
+const EAGAIN: i64 = libc::EAGAIN as i64;
+const ENOMEM: i64 = libc::ENOMEM as i64;
+const EFAULT: i64 = libc::EFAULT as i64;
+const EINVAL: i64 = libc::EINVAL as i64;
+const EPROTONOSUPPORT: i64 = libc::EPROTONOSUPPORT as i64;
+
+/// Bins of the largest size that a process may have at a time, in lanes: 8 MiB.
+const LARGEST_IN_PROCESS: i64 = 8;
+
+/// A service, and somebody to attack it.
+struct Scene {
+    scratch: Scratch,
+    daemon: Daemon,
+    attacker: Attacker,
+}
+
+fn scene() -> Scene {
+    let scratch = Scratch::new();
+    let daemon = Daemon::start(&scratch);
+    let attacker = Attacker::new(&scratch, env!("CARGO_BIN_EXE_attacker"), daemon.socket());
+    Scene { scratch, daemon, attacker }
+}
+
+/// Makes an attack to its end, sees that nothing of it is left, and returns what happened and what the service said.
+fn attack(scene: Scene, attack: &[&str]) -> (attacker::Happened, String) {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene;
+    let before = daemon.descriptors();
+    let happened = attacker.run(attack);
+    daemon.await_calm(before);
+    (happened, daemon.stop())
+}
+
+#[test]
+fn malformed_short_oversized_and_unknown_messages_are_refused() {
+    let (happened, log) = attack(scene(), &["malformed"]);
+    let expected = [
+        ("good", 0),
+        ("empty", EINVAL),
+        ("short", EINVAL),
+        ("one_byte_less", EINVAL),
+        ("one_byte_more", EINVAL),
+        ("area_missing", EINVAL),
+        ("area_too_many", EINVAL),
+        ("areas_beyond_any_message", EINVAL),
+        ("oversized", EINVAL),
+        ("hugely_oversized", EINVAL),
+        ("unknown_magic", EINVAL),
+        ("unknown_version", EPROTONOSUPPORT),
+        ("unknown_kind", EINVAL),
+        ("unknown_convention", EINVAL),
+        ("unknown_width", EINVAL),
+        ("scale_of_64_bits", EINVAL),
+    ];
+    assert_eq!(happened.iter().collect::<Vec<_>>(), expected);
+    assert!(log.contains("refused a call: a message of 39 bytes is no call"), "{log}");
+    assert!(log.contains("15 calls refused"), "{log}");
+}
+
+#[test]
+fn replayed_messages_are_refused() {
+    let (happened, log) = attack(scene(), &["replayed"]);
+    let expected = [
+        ("nonce_of_another_connection", EPERM),
+        ("served_of_two_uses", 1),
+        ("old_nonce", EPERM),
+        ("nonce_of_the_refused", EPERM),
+        ("no_nonce", EPERM),
+    ];
+    assert_eq!(happened.iter().collect::<Vec<_>>(), expected);
+    assert!(log.contains("refused a call: a replayed message"), "{log}");
+}
+
+#[test]
+fn descriptors_sent_to_the_service_are_closed() {
+    let (happened, _) = attack(scene(), &["with-descriptors"]);
+    assert_eq!(happened.all("errno"), [0; 50]);
+    assert_eq!(happened.one("afterwards"), 0);
+}
+
+#[test]
+fn a_sender_that_is_not_the_connections_process_is_refused() {
+    let (happened, log) = attack(scene(), &["impostors"]);
+    let expected = [
+        ("forked_child", EPERM),
+        ("passed_descriptor", EPERM),
+        ("child_of_one_who_is_gone", EPERM),
+        ("forged_credentials_by_the_kernel", EPERM),
+        ("the_one_who_connected", 0),
+    ];
+    assert_eq!(happened.iter().collect::<Vec<_>>(), expected);
+    assert!(log.contains("sent a message on the connection of process"), "{log}");
+}
+
+/// A set-uid program of root's that passes words on.
+fn relay(scratch: &Scratch) -> String {
+    let relay = scratch.build_as("set_uid_relay", "set_uid_relay", &["-no-pie"]);
+    fs::set_permissions(&relay, fs::Permissions::from_mode(0o4755)).expect("chmod of our own file");
+    relay.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[test]
+fn a_set_uid_program_that_passes_a_call_on_is_not_written_into() {
+    let mut scene = scene();
+    let relay = relay(&scene.scratch);
+    let before = scene.daemon.descriptors();
+    // So that the exec comes before the service looks who has connected.
+    scene.daemon.freeze();
+    let attack = scene.attacker.start(attacker::UID, &["set-uid-relay", &relay]);
+    scene.daemon.signal(libc::SIGCONT);
+    let happened = attack.end();
+    assert_eq!((happened.one("touched"), happened.one("errno")), (0, EPERM));
+    scene.daemon.await_calm(before);
+    let log = scene.daemon.stop();
+    assert!(log.contains("refused a call: cannot serve process"), "{log}");
+}
+
+#[test]
+fn a_caller_that_execs_a_set_uid_program_meanwhile_is_not_written_into() {
+    let scene = scene();
+    let relay = relay(&scene.scratch);
+    let (happened, _) = attack(scene, &["exec-meanwhile", &relay]);
+    assert_eq!(happened.all("touched"), [0; 40]);
+    assert_eq!(happened.all("failed"), [0; 0]);
+}
+
+#[test]
+fn buffers_outside_the_callers_private_writable_memory_are_refused() {
+    let (happened, _) = attack(scene(), &["buffers"]);
+    for (name, value) in happened.iter() {
+        let expected = match name.strip_suffix("_by_glibc") {
+            // 1: on.
+            Some("private" | "private_file") => 1,
+            // By glibc's manual page the call succeeds, and counts nothing.
+            Some(_) => 0,
+            None if name.starts_with("private") => 0,
+            None => EFAULT,
+        };
+        assert_eq!(value, expected, "{name} in {happened:?}");
+    }
+    assert_eq!(happened.iter().count(), 2 * 14);
+}
+
+/// Makes the attack with `/dev/userfaultfd` as its standard error.
+fn with_userfaultfd(test: &str, scene: &Scene, attack: &[&str]) -> Option<std::process::Command> {
+    const PATH: &str = "/dev/userfaultfd";
+    if !feature::has_file(test, PATH) {
+        return None;
+    }
+    let mut command = scene.attacker.command(attacker::UID, attack);
+    command.stderr(fs::OpenOptions::new().read(true).write(true).open(PATH).expect("root may open it"));
+    Some(command)
+}
+
+#[test]
+fn a_buffer_whose_page_faults_user_space_serves_is_refused() {
+    const TEST: &str = "a_buffer_whose_page_faults_user_space_serves_is_refused";
+    let mut scene = scene();
+    let before = scene.daemon.descriptors();
+    let Some(mut command) = with_userfaultfd(TEST, &scene, &["userfaultfd"]) else {
+        return;
+    };
+    let output = command.output().expect("the attacker runs");
+    assert!(output.status.success(), "{}", output.status);
+    let text = String::from_utf8(output.stdout).expect("UTF-8 from the attacker");
+    assert_eq!(text, format!("userfaultfd {EFAULT}\nuserfaultfd_by_glibc 0\n"));
+    scene.daemon.await_calm(before);
+    scene.daemon.stop();
+}
+
+/// A mounted file system; unmounted when dropped.
+struct Mount(std::ffi::CString);
+
+impl Mount {
+    /// Mounts what the holder of a descriptor of `/dev/fuse` serves, for the attacker, as fusermount(1) does for users.
+    fn fuse(place: &Path, device: &fs::File) -> Mount {
+        fs::create_dir(place).expect("a folder in our own");
+        let place = std::ffi::CString::new(place.as_os_str().as_encoded_bytes()).expect("a path without NUL");
+        let uid = attacker::UID;
+        let options = format!("fd={},rootmode=40000,user_id={uid},group_id={uid}\0", device.as_raw_fd());
+        let flags = libc::MS_NOSUID | libc::MS_NODEV;
+        // SAFETY: all strings end in NUL and live through the call.
+        let mounted =
+            unsafe { libc::mount(c"fuse".as_ptr(), place.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
+        assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
+        Mount(place)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // SAFETY: the string ends in NUL.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+#[test]
+fn a_buffer_of_a_file_whose_pages_user_space_serves_is_refused() {
+    const TEST: &str = "a_buffer_of_a_file_whose_pages_user_space_serves_is_refused";
+    if !feature::has_file(TEST, "/dev/fuse") {
+        return;
+    }
+    let mut scene = scene();
+    let before = scene.daemon.descriptors();
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("root may open it");
+    let place = scene.scratch.path("mount");
+    let _mount = Mount::fuse(&place, &device);
+    let mut command = scene.attacker.command(attacker::UID, &["fuse", place.to_str().expect("a path in UTF-8")]);
+    let output = command.stderr(device).output().expect("the attacker runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8 from the attacker");
+    assert_eq!(text, format!("fuse {EFAULT}\nfuse_by_glibc 0\n"), "{}", output.status);
+    scene.daemon.await_calm(before);
+    scene.daemon.stop();
+}
+
+/// Check that a copier which cannot go on is ended, and that others are served meanwhile. Depends on copiers of their own
+/// for each user: a service that writes itself hangs here.
+#[test]
+fn a_client_that_parks_its_copier_is_dropped() {
+    const TEST: &str = "a_client_that_parks_its_copier_is_dropped";
+    let mut scene = scene();
+    let before = scene.daemon.descriptors();
+    let Some(command) = with_userfaultfd(TEST, &scene, &["park"]) else {
+        return;
+    };
+    let parked = Attack::of(command);
+    assert_eq!(parked.happened.one("on"), 0);
+    profil_tests::patience::until("the service drops the client", || {
+        scene.daemon.log().contains("profiling of process").then_some(())
+    });
+    assert_eq!(scene.attacker.run(&["malformed"]).one("good"), 0, "the same user is served again");
+    drop(parked);
+    scene.daemon.await_calm(before);
+    scene.daemon.stop();
+}
+
+#[test]
+fn buffers_beyond_what_a_process_may_have_are_refused() {
+    let (happened, _) = attack(scene(), &["too-large"]);
+    let expected = [("one_bin_more", ENOMEM), ("all_memory", ENOMEM), ("many_areas", ENOMEM), ("many_regions", EINVAL)];
+    assert_eq!(happened.iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn bins_count_for_their_process_their_user_and_all_until_they_are_gone() {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let users = [65_530, 65_531, 65_532, 65_533];
+    let holders: Vec<Attack> = users
+        .iter()
+        .map(|uid| {
+            let holder = attacker.start(*uid, &["hold-lanes", "5"]);
+            // 64 MiB for each process, and 256 MiB for the user: the fifth gets nothing.
+            assert_eq!(
+                holder.happened.all("held"),
+                [[LARGEST_IN_PROCESS; 4].as_slice(), &[0]].concat(),
+                "{}",
+                daemon.log()
+            );
+            assert_eq!(holder.happened.all("errno"), [ENOMEM; 5]);
+            holder
+        })
+        .collect();
+    // 1 GiB is taken.
+    let late = attacker.start(attacker::UID, &["hold-lanes", "1"]);
+    assert_eq!((late.happened.one("held"), late.happened.one("errno")), (0, ENOMEM));
+    drop((holders, late));
+    profil_tests::patience::until("the memory is free again", || {
+        let holder = attacker.start(attacker::UID, &["hold-lanes", "1"]);
+        (holder.happened.one("held") == LARGEST_IN_PROCESS).then_some(())
+    });
+    daemon.await_calm(before);
+    let log = daemon.stop();
+    assert!(log.contains("that a process may have"), "{log}");
+}
+
+#[test]
+fn a_user_has_at_most_256_profiled_processes() {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let clients = attacker.start(attacker::UID, &["clients", "258"]);
+    assert_eq!(clients.happened.all("errno"), [0, 0, EAGAIN, EAGAIN]);
+    let other = attacker.start(65_533, &["clients", "1"]);
+    assert_eq!(other.happened.all("errno"), [0], "another user is served");
+    drop((clients, other));
+    daemon.await_calm(before);
+    assert!(daemon.stop().contains("user 65534 has 256 profiled processes already"));
+}
+
+#[test]
+fn a_user_has_at_most_32_connections() {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let connections = attacker.start(attacker::UID, &["connections", "40"]);
+    assert_eq!((connections.happened.one("greeted"), connections.happened.one("errno")), (32, 0));
+    let other = attacker.start(65_533, &["connections", "1"]);
+    assert_eq!(other.happened.one("greeted"), 1, "another user is served");
+    // Nobody hung up: the service does, when no call comes.
+    daemon.await_calm(before);
+    drop((connections, other));
+    let log = daemon.stop();
+    assert!(log.contains("closed a connection of user 65534, who has 32 already"), "{log}");
+    assert!(log.contains("no call came within"), "{log}");
+}
