@@ -83,7 +83,8 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct AddressSpace {
     tgid: u32,
-    mem: File,
+    /// Only where something is to be written: it takes rights, and gives some.
+    mem: Option<File>,
     maps: File,
     smaps: File,
     mountinfo: File,
@@ -149,24 +150,26 @@ impl AddressSpace {
                 .map(File::from)
                 .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
         };
-        let access = match purpose {
-            Purpose::Look => OFlags::RDONLY,
-            Purpose::Write => OFlags::RDWR,
+        let mem = match purpose {
+            Purpose::Look => None,
+            Purpose::Write => Some(open("mem", OFlags::RDWR)?),
         };
         let look = |name| open(name, OFlags::RDONLY);
         let (maps, smaps, mountinfo) = (look("maps")?, look("smaps")?, look("mountinfo")?);
-        Ok(AddressSpace { tgid, mem: open("mem", access)?, maps, smaps, mountinfo })
+        Ok(AddressSpace { tgid, mem, maps, smaps, mountinfo })
     }
 
     /// The files `mem`, `maps`, `smaps` and `mountinfo`, in this order: for a process that may not open them itself.
-    pub fn files(&self) -> [BorrowedFd<'_>; AddressSpace::FILES] {
-        [self.mem.as_fd(), self.maps.as_fd(), self.smaps.as_fd(), self.mountinfo.as_fd()]
+    ///
+    /// `None` when it was not opened to be written.
+    pub fn files(&self) -> Option<[BorrowedFd<'_>; AddressSpace::FILES]> {
+        Some([self.mem.as_ref()?.as_fd(), self.maps.as_fd(), self.smaps.as_fd(), self.mountinfo.as_fd()])
     }
 
     /// The address space behind [`AddressSpace::files`] of process `tgid`.
     pub fn from_files(tgid: u32, files: [OwnedFd; AddressSpace::FILES]) -> AddressSpace {
         let [mem, maps, smaps, mountinfo] = files.map(File::from);
-        AddressSpace { tgid, mem, maps, smaps, mountinfo }
+        AddressSpace { tgid, mem: Some(mem), maps, smaps, mountinfo }
     }
 
     /// PID of the process that had it when it was opened.
@@ -183,7 +186,8 @@ impl AddressSpace {
         let open = |name: &str, file: &File| {
             file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("/proc/{tgid}/{name}"), source })
         };
-        let (mem, maps) = (open("mem", mem)?, open("maps", maps)?);
+        let mem = mem.as_ref().map(|mem| open("mem", mem)).transpose()?;
+        let maps = open("maps", maps)?;
         let (smaps, mountinfo) = (open("smaps", smaps)?, open("mountinfo", mountinfo)?);
         Ok(AddressSpace { tgid: *tgid, mem, maps, smaps, mountinfo })
     }
@@ -211,7 +215,7 @@ impl AddressSpace {
     /// # Errors
     /// What fstat(2) says.
     pub fn owner(&self) -> io::Result<u32> {
-        self.mem.metadata().map(|metadata| metadata.uid())
+        self.maps.metadata().map(|metadata| metadata.uid())
     }
 
     /// What a range is good for now.
@@ -288,7 +292,7 @@ impl AddressSpace {
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn read_at(&self, buffer: &mut [u8], address: u64) -> io::Result<usize> {
-        self.mem.read_at(buffer, address)
+        self.memory()?.read_at(buffer, address)
     }
 
     /// Writes memory, read-only pages included: ask [`AddressSpace::access`] first.
@@ -298,7 +302,11 @@ impl AddressSpace {
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn write_at(&self, bytes: &[u8], address: u64) -> io::Result<usize> {
-        self.mem.write_at(bytes, address)
+        self.memory()?.write_at(bytes, address)
+    }
+
+    fn memory(&self) -> io::Result<&File> {
+        self.mem.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 }
 

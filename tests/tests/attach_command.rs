@@ -271,6 +271,27 @@ fn by_gprof(object: &Path, gmon: &Path) -> HashMap<String, u64> {
     rows.filter(|(_, ticks)| *ticks > 0).collect()
 }
 
+/// Check that the memory of a target is open only where bins go into it.
+#[test]
+fn without_a_buffer_the_memory_of_the_target_is_not_opened() {
+    let name = "without_a_buffer_the_memory_of_the_target_is_not_opened";
+    let Some(profil) = profil_or_skip(name) else { return };
+    let target = Target::start(&movable_target());
+    for (arguments, expected) in [(&[] as &[_], false), (&["--buf", "buf"], true)] {
+        let running = Profil::attach(&profil, target.pid(), arguments);
+        let files = || {
+            let entries = std::fs::read_dir(format!("/proc/{}/fd", running.pid())).expect("profil runs");
+            entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect::<Vec<_>>()
+        };
+        let is_open = |name: &str| files().contains(&format!("/proc/{}/{name}", target.pid()).into());
+        support_attach::until("the maps are open", || is_open("maps"));
+        // A clock is opened after all that is read of the target.
+        support_attach::until("it ticks", || files().iter().any(|file| file.ends_with("anon_inode:[perf_event]")));
+        assert_eq!(is_open("mem"), expected, "{arguments:?}: {:?}", files());
+        assert!(matches!(running.stop().status, 0 | 4), "{arguments:?}");
+    }
+}
+
 #[test]
 fn an_object_may_be_given_by_a_link_to_it() {
     let name = "an_object_may_be_given_by_a_link_to_it";

@@ -277,5 +277,6 @@ impl Desk {
 
 async fn open_in(process: &mut CopierProcess, client: ClientId, held: &Held) -> Result<Verdict, ExchangeError> {
     let Held { space, buffers } = held;
-    process.ask(&Request::Open { client, tgid: space.tgid(), buffers }, &space.files()).await
+    let files = space.files().ok_or_else(|| ExchangeError::Broken(io::Error::other("no memory to write to")))?;
+    process.ask(&Request::Open { client, tgid: space.tgid(), buffers }, &files).await
 }
