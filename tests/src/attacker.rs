@@ -77,14 +77,16 @@ impl Attack {
     pub fn of(mut command: Command) -> Attack {
         let mut child = command.spawn().expect("the attacker runs");
         let stdin = child.stdin.take();
-        let mut stdout = BufReader::new(child.stdout.take().expect("a piped stdout"));
+        let stdout = BufReader::new(child.stdout.take().expect("a piped stdout"));
+        let mut attack = Attack { child, stdin, stdout, happened: Happened(Vec::new()) };
         let mut text = String::new();
         loop {
             let mut line = String::new();
-            stdout.read_line(&mut line).expect("UTF-8 from the attacker");
+            attack.stdout.read_line(&mut line).expect("UTF-8 from the attacker");
             assert!(!line.is_empty(), "{command:?} ended after {text:?}");
             if line.starts_with("ready") {
-                return Attack { child, stdin, stdout, happened: Happened::read(&text) };
+                attack.happened = Happened::read(&text);
+                return attack;
             }
             text.push_str(&line);
         }
