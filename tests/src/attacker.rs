@@ -78,8 +78,7 @@ impl Attack {
         let mut child = command.spawn().expect("the attacker runs");
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().expect("a piped stdout"));
-        // From here on it is waited for, whatever comes.
-        let mut attack = Attack { child, stdin, stdout, happened: Happened::read("") };
+        let mut attack = Attack { child, stdin, stdout, happened: Happened(Vec::new()) };
         let mut text = String::new();
         loop {
             let mut line = String::new();

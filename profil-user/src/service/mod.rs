@@ -198,6 +198,7 @@ impl Service {
                 _ = flush.tick() => {
                     self.flush();
                     self.put_back_vacated();
+                    self.cool_some();
                 }
             }
             while let Ok(order) = orders.try_recv() {
@@ -256,6 +257,12 @@ impl Service {
     fn put_back_vacated(&mut self) {
         for place in std::mem::take(&mut self.vacated) {
             self.put_back(place);
+        }
+    }
+
+    fn cool_some(&mut self) {
+        if let Err(error) = self.slots.cool_some(&mut self.session) {
+            self.hush.warn(format_args!("cannot let bins go: {}", chain(&error)));
         }
     }
 

@@ -15,6 +15,9 @@ use crate::session::{Session, SessionError};
 /// Bins without a client that are kept for the next one.
 const WARM_MAX: usize = 64;
 
+/// Bins that are let go in one flush, a grace period each.
+const COOLED_AT_ONCE: usize = 2;
+
 /// No place for bins.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotError {
@@ -127,16 +130,21 @@ impl Slots {
         }
     }
 
-    /// Enters memory that is to be taken; what nobody uses goes first where there is not enough.
+    /// Enters memory that is to be taken; what nobody uses goes first where there is not enough, and no more than that:
+    /// each takes a grace period.
     fn charge(&mut self, session: &mut Session, owner: Owner, bytes: u64) -> Result<(), SlotError> {
-        match self.budget.charge(owner, bytes) {
-            Err(OverBudget::User { .. } | OverBudget::Total { .. }) => {
-                self.cool(session, 0)?;
-                self.budget.charge(owner, bytes)?;
-            }
-            charged => charged?,
+        loop {
+            let over = match self.budget.charge(owner, bytes) {
+                Ok(()) => return Ok(()),
+                Err(over) => over,
+            };
+            let unused = match over {
+                OverBudget::Process { .. } => None,
+                OverBudget::User { uid, .. } => self.warm.iter().position(|place| place.owner.uid == uid),
+                OverBudget::Total { .. } => (!self.warm.is_empty()).then_some(0),
+            };
+            self.cool(session, unused.ok_or(over)?)?;
         }
-        Ok(())
     }
 
     fn release(&mut self, owner: Owner, bytes: u64) {
@@ -145,7 +153,7 @@ impl Slots {
     }
 
     fn make(&mut self, session: &mut Session, chunks: u32) -> Result<(u32, Bins), SlotError> {
-        if self.free.is_empty() {
+        if self.free.is_empty() && !self.warm.is_empty() {
             self.cool(session, 0)?;
         }
         let bins = Bins::new(chunks * BINS_PER_CHUNK)?;
@@ -161,7 +169,7 @@ impl Slots {
     pub(super) fn take_lanes(&mut self, session: &mut Session, owner: Owner, lanes: u32) -> Result<Place, SlotError> {
         let bytes = u64::from(lanes) * 2;
         self.bury_ghosts();
-        if self.free.is_empty() {
+        if self.free.is_empty() && !self.warm.is_empty() {
             self.cool(session, 0)?;
         }
         self.charge(session, owner, bytes)?;
@@ -210,18 +218,21 @@ impl Slots {
         }
         self.budget.leave(place.owner, place.bytes);
         self.warm.push(place);
-        if self.warm.len() > WARM_MAX { self.cool(session, WARM_MAX / 2) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Lets warm bins go, the oldest first, until `keep` are left.
-    fn cool(&mut self, session: &mut Session, keep: usize) -> Result<(), SlotError> {
-        while self.warm.len() > keep {
-            let Place { slot, .. } = self.warm[0];
-            session.clear_bins(slot)?;
-            let place = self.warm.remove(0);
-            self.budget.refund(place.owner.uid, place.bytes);
-            self.free.push(slot);
-        }
+    /// Lets some of the warm bins go where there are too many: so few at a time that nobody waits for long.
+    pub(super) fn cool_some(&mut self, session: &mut Session) -> Result<(), SlotError> {
+        let excess = self.warm.len().saturating_sub(WARM_MAX);
+        (0..excess.min(COOLED_AT_ONCE)).try_for_each(|_| self.cool(session, 0))
+    }
+
+    /// Lets the warm bins with an index go; the oldest come first.
+    fn cool(&mut self, session: &mut Session, index: usize) -> Result<(), SlotError> {
+        session.clear_bins(self.warm[index].slot)?;
+        let place = self.warm.remove(index);
+        self.budget.refund(place.owner.uid, place.bytes);
+        self.free.push(place.slot);
         Ok(())
     }
 }
