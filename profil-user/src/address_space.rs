@@ -83,10 +83,18 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct AddressSpace {
     tgid: u32,
-    /// Only where something is to be written: it takes rights, and gives some.
-    mem: Option<File>,
     maps: File,
+    /// Only where something is to be written: it takes rights, and gives some.
+    writing: Option<Writing>,
+}
+
+/// What it takes to write to an address space.
+#[derive(Debug)]
+struct Writing {
+    mem: File,
+    /// Says where user space serves page faults.
     smaps: File,
+    /// Says which devices are file systems of user space.
     mountinfo: File,
 }
 
@@ -150,26 +158,30 @@ impl AddressSpace {
                 .map(File::from)
                 .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
         };
-        let mem = match purpose {
-            Purpose::Look => None,
-            Purpose::Write => Some(open("mem", OFlags::RDWR)?),
-        };
         let look = |name| open(name, OFlags::RDONLY);
-        let (maps, smaps, mountinfo) = (look("maps")?, look("smaps")?, look("mountinfo")?);
-        Ok(AddressSpace { tgid, mem, maps, smaps, mountinfo })
+        let maps = look("maps")?;
+        let writing = match purpose {
+            Purpose::Look => None,
+            Purpose::Write => {
+                let (smaps, mountinfo) = (look("smaps")?, look("mountinfo")?);
+                Some(Writing { mem: open("mem", OFlags::RDWR)?, smaps, mountinfo })
+            }
+        };
+        Ok(AddressSpace { tgid, maps, writing })
     }
 
     /// The files `mem`, `maps`, `smaps` and `mountinfo`, in this order: for a process that may not open them itself.
     ///
     /// `None` when it was not opened to be written.
     pub fn files(&self) -> Option<[BorrowedFd<'_>; AddressSpace::FILES]> {
-        Some([self.mem.as_ref()?.as_fd(), self.maps.as_fd(), self.smaps.as_fd(), self.mountinfo.as_fd()])
+        let writing = self.writing.as_ref()?;
+        Some([writing.mem.as_fd(), self.maps.as_fd(), writing.smaps.as_fd(), writing.mountinfo.as_fd()])
     }
 
     /// The address space behind [`AddressSpace::files`] of process `tgid`.
     pub fn from_files(tgid: u32, files: [OwnedFd; AddressSpace::FILES]) -> AddressSpace {
         let [mem, maps, smaps, mountinfo] = files.map(File::from);
-        AddressSpace { tgid, mem: Some(mem), maps, smaps, mountinfo }
+        AddressSpace { tgid, maps, writing: Some(Writing { mem, smaps, mountinfo }) }
     }
 
     /// PID of the process that had it when it was opened.
@@ -182,14 +194,16 @@ impl AddressSpace {
     /// # Errors
     /// [`AddressSpaceError::Open`]: what dup(2) says.
     pub fn try_clone(&self) -> Result<AddressSpace, AddressSpaceError> {
-        let AddressSpace { tgid, mem, maps, smaps, mountinfo } = self;
+        let AddressSpace { tgid, maps, writing } = self;
         let open = |name: &str, file: &File| {
             file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("/proc/{tgid}/{name}"), source })
         };
-        let mem = mem.as_ref().map(|mem| open("mem", mem)).transpose()?;
-        let maps = open("maps", maps)?;
-        let (smaps, mountinfo) = (open("smaps", smaps)?, open("mountinfo", mountinfo)?);
-        Ok(AddressSpace { tgid: *tgid, mem, maps, smaps, mountinfo })
+        let clone = |Writing { mem, smaps, mountinfo }: &Writing| {
+            let (smaps, mountinfo) = (open("smaps", smaps)?, open("mountinfo", mountinfo)?);
+            Ok(Writing { mem: open("mem", mem)?, smaps, mountinfo })
+        };
+        let writing = writing.as_ref().map(clone).transpose()?;
+        Ok(AddressSpace { tgid: *tgid, maps: open("maps", maps)?, writing })
     }
 
     /// All mappings; empty when the address space is gone.
@@ -275,7 +289,7 @@ impl AddressSpace {
     /// # Errors
     /// What reading `smaps` and `mountinfo` says.
     pub fn has_userfaultfd(&self, range: &ops::Range<u64>) -> io::Result<bool> {
-        let smaps = read_from_start(&self.smaps)?;
+        let smaps = read_from_start(&self.writing()?.smaps)?;
         if served_by_user_space(&smaps, range) {
             return Ok(true);
         }
@@ -283,7 +297,7 @@ impl AddressSpace {
         if devices.is_empty() {
             return Ok(false);
         }
-        let mountinfo = read_from_start(&self.mountinfo)?;
+        let mountinfo = read_from_start(&self.writing()?.mountinfo)?;
         Ok(devices.into_iter().any(|device| mounts::may_be_served_by_user_space(&mountinfo, device)))
     }
 
@@ -292,7 +306,7 @@ impl AddressSpace {
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn read_at(&self, buffer: &mut [u8], address: u64) -> io::Result<usize> {
-        self.memory()?.read_at(buffer, address)
+        self.writing()?.mem.read_at(buffer, address)
     }
 
     /// Writes memory, read-only pages included: ask [`AddressSpace::access`] first.
@@ -302,11 +316,11 @@ impl AddressSpace {
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn write_at(&self, bytes: &[u8], address: u64) -> io::Result<usize> {
-        self.memory()?.write_at(bytes, address)
+        self.writing()?.mem.write_at(bytes, address)
     }
 
-    fn memory(&self) -> io::Result<&File> {
-        self.mem.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    fn writing(&self) -> io::Result<&Writing> {
+        self.writing.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 }
 
