@@ -211,7 +211,7 @@ fn a_program_linked_with_lprofil_asks_the_daemon() {
         let mut command = Command::new(&target);
         command.arg("shares").env("PROFIL_SOCKET", &socket);
         command.env("PROFIL_CONVENTION", convention).env("PROFIL_HZ", "1000");
-        let (truth, stderr) = output(&mut command.env("PROFIL_DEBUG", "1"));
+        let (truth, stderr) = output(command.env("PROFIL_DEBUG", "1"));
         assert_eq!(stderr, "", "libc is not asked");
         assert!((truth.of("all") - 1000.0).abs() < 50.0, "{convention}: {truth:?}");
     }
