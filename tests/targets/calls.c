@@ -267,6 +267,26 @@ static void thousand(void)
 	say("done");
 }
 
+/* Children that are profiled and end without a word. */
+static void children(void)
+{
+	unsigned failed = 0;
+	await_go();
+	on();
+	for (int i = 0; i < 100; i++) {
+		int status;
+		pid_t child = fork();
+		if (child == 0) {
+			burn_in(seventy, 0.002);
+			_exit(0);
+		}
+		failed += child < 0 || waitpid(child, &status, 0) != child || status != 0;
+	}
+	tell("failed", failed);
+	say("done");
+	tell("off", off());
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -286,6 +306,8 @@ int main(int argc, char **argv)
 		quiet();
 	else if (strcmp(what, "thousand") == 0)
 		thousand();
+	else if (strcmp(what, "children") == 0)
+		children();
 	else
 		return 2;
 	return 0;

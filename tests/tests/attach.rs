@@ -74,9 +74,15 @@ fn bins_of_two_targets_equal_the_oracle_one_for_one() {
         Convention::Clix => [0xffff, 0x7fff, 32821, 2],
         Convention::Linux | Convention::Glibc => [65536, 131_072, 32821, 0],
     };
+    // A whole program in a few bins. A scale of 1 turns `clix` off.
+    let small = |convention| match convention {
+        Convention::Clix => [1000, 65, 64],
+        _ => [64, 2, 1],
+    };
     for convention in Convention::ALL {
         for width in [2, 4] {
-            for scale in scales(convention) {
+            let more = small(convention).into_iter().filter(|_| width == 2);
+            for scale in scales(convention).into_iter().chain(more) {
                 let targets = [Target::start(&fixed_target()), Target::start(&movable_target())];
                 let requests = targets.each_ref().map(|target| {
                     let (hot, cold) = (target.address("hot"), target.address("cold"));

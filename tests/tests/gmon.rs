@@ -82,7 +82,11 @@ fn targets(scratch: &Scratch) -> [PathBuf; 2] {
 
 /// Runs a target under us; gmon.out is in the scratch folder.
 fn run(scratch: &Scratch, run: Run, target: &Path, seconds: &str) -> Ran {
-    let ran = run.in_folder(scratch.path("")).launch(target, &[seconds]);
+    run_with(scratch, run, target, &[seconds])
+}
+
+fn run_with(scratch: &Scratch, run: Run, target: &Path, arguments: &[&str]) -> Ran {
+    let ran = run.in_folder(scratch.path("")).launch(target, arguments);
     assert!(ran.status.success(), "{ran:?}");
     ran
 }
@@ -195,6 +199,27 @@ fn no_timer_is_armed_in_a_program_built_with_pg() {
     let alone = Command::new(&target).arg("0").current_dir(scratch.path("")).output().expect("the target runs");
     let alone = Truth::read(&String::from_utf8_lossy(&alone.stdout));
     assert_eq!(alone.of("armed"), 1.0, "libc itself does arm one");
+}
+
+#[test]
+fn moncontrol_stops_arcs_and_ticks_and_lets_them_go_on() {
+    const TEST: &str = "moncontrol_stops_arcs_and_ticks_and_lets_them_go_on";
+    if !feature::has_program(TEST, "gprof") {
+        return;
+    }
+    let scratch = Scratch::new();
+    for target in targets(&scratch) {
+        let ran = run_with(&scratch, Run::at(1000, "glibc"), &target, &["0.6", "pause"]);
+        let truth = ran.truth();
+        assert_eq!((truth.of("armed_in_pause"), truth.of("armed_afterwards")), (0.0, 0.0));
+        let rows = by_gprof(&target, &scratch.path("gmon.out"));
+        let (seconds, calls) = rows["seventy"];
+        assert_eq!(calls, Some(2 * truth.of("rounds") as u64), "those in the pause are not counted");
+        let due = [truth.of("seventy_cpu"), truth.of("thirty_cpu")];
+        // Four standard deviations of 600 ticks in turn.
+        assert!((seconds - due[0]).abs() < 0.06, "{seconds} of {}", due[0]);
+        assert!((rows["thirty"].0 - due[1]).abs() < 0.06, "{:?} of {}", rows["thirty"], due[1]);
+    }
 }
 
 #[test]

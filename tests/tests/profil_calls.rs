@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use profil_tests::{Run, Running, Scratch, Truth};
+use profil_tests::{Run, Running, Scratch, Truth, patience};
 
 const HZ: u32 = 1000;
 
@@ -85,6 +85,17 @@ fn held(pid: u32) -> [usize; 4] {
     [entries("fd"), maps.lines().count(), entries("task"), children.split_whitespace().count()]
 }
 
+/// What a target tells before it says that it is done, and waits.
+fn told_until_done(target: &mut Running) -> Truth {
+    let mut told = String::new();
+    loop {
+        match target.line() {
+            line if line == "done" => return Truth::read(&told),
+            line => told = format!("{told}{line}\n"),
+        }
+    }
+}
+
 fn resident_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
@@ -98,22 +109,34 @@ fn a_thousand_starts_and_stops_leave_nothing_behind_on_either_side() {
     let service = target.pid();
     let (before, resident_before) = (held(service), resident_kib(service));
     target.go();
-    let mut told = String::new();
-    loop {
-        match target.line() {
-            line if line == "done" => break,
-            line => told = format!("{told}{line}\n"),
-        }
-    }
+    let truth = told_until_done(&mut target);
     // Bins that are kept for the next call: how many depends on how fast calls come, not on how many have come.
     let after = held(service);
     assert!(after.iter().zip(before).all(|(after, before)| *after < before + 50), "{before:?} became {after:?}");
     let grown_kib = resident_kib(service).saturating_sub(resident_before);
     assert!(grown_kib < 1024, "the service has grown by {grown_kib} KiB: 1 KiB a call");
     target.go();
-    let truth = Truth::read(&told);
     for name in ["fds", "maps", "threads", "pages"] {
         assert_eq!(truth.of(name), 0.0, "{name} of the target: {truth:?}");
     }
     assert!(target.finish().0.success());
+}
+
+#[test]
+fn profiled_children_that_end_without_a_word_leave_nothing_in_the_service() {
+    let scratch = Scratch::new();
+    for convention in ["bsd", "clix"] {
+        let mut target = Running::of(Run::at(HZ, convention).of(scratch.build("calls"), &["children"]));
+        let service = target.pid();
+        let before = held(service);
+        target.go();
+        assert_eq!(told_until_done(&mut target).of("failed"), 0.0, "{convention}");
+        patience::until("the service has let go of the children", || {
+            held(service).iter().zip(before).all(|(now, before)| *now < before + 50).then_some(())
+        });
+        target.go();
+        let (status, truth) = target.finish();
+        assert!(status.success());
+        assert_eq!(truth.of("off"), 0.0, "{convention}: and the parent is served on");
+    }
 }

@@ -43,6 +43,9 @@ pub const TESTS: &[Package] = &[
     Package { name: "util-linux", why: "unshare, setpriv and taskset put targets into other places" },
     Package { name: "python3", why: "a target that uses setitimer itself" },
     Package { name: "tmux", why: "a terminal for the live view" },
+    Package { name: "gdb", why: "profiles itself through monstartup" },
+    Package { name: "gcl", why: "calls profil(3) itself" },
+    Package { name: "valgrind", why: "looks into libprofil.so" },
 ];
 
 /// Those of `wanted` that are not installed.
