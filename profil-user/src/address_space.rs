@@ -14,7 +14,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::{Mode, OFlags};
 
 use crate::maps::{self, MapEntry, MapsError};
-use crate::mounts;
 use crate::process::TargetProcess;
 
 /// An address space that cannot be opened or read.
@@ -70,6 +69,18 @@ pub enum Access {
     Gone,
 }
 
+/// Major and minor number of a device.
+pub type Device = (u32, u32);
+
+/// What a range of an address space is good for, and on what it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// What it is good for.
+    pub access: Access,
+    /// The file systems whose files are mapped in it; not all of them unless it is private memory from end to end.
+    pub devices: BTreeSet<Device>,
+}
+
 /// What an address space is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -83,31 +94,20 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct AddressSpace {
     tgid: u32,
-    maps: File,
+    /// In /proc: that of the process, or of the thread that the files were opened through.
+    directory: String,
     /// Only where something is to be written: it takes rights, and gives some.
-    writing: Option<Writing>,
-}
-
-/// What it takes to write to an address space.
-#[derive(Debug)]
-struct Writing {
-    mem: File,
-    /// Says where user space serves page faults.
-    smaps: File,
-    /// Says which devices are file systems of user space.
-    mountinfo: File,
+    mem: Option<File>,
+    maps: File,
 }
 
 impl AddressSpace {
-    /// How many files it takes to hold one.
-    pub const FILES: usize = 4;
-
     /// Pins the address space that a process has now.
     ///
     /// # Errors
     /// [`AddressSpaceError::Open`]: `ENOENT` for no such process, `EACCES` without `CAP_SYS_PTRACE`.
     pub fn open(tgid: u32, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
-        AddressSpace::open_in(tgid, &format!("/proc/{tgid}"), purpose)
+        AddressSpace::open_in(tgid, format!("/proc/{tgid}"), purpose)
     }
 
     /// Pins the address space that a target has now, and makes sure that it is that of the target and not of a
@@ -125,11 +125,40 @@ impl AddressSpace {
             let threads = target.threads().unwrap_or_default().into_iter();
             let mut others = threads.map(|tid| {
                 let directory = format!("/proc/{tgid}/task/{tid}");
-                AddressSpace::open_in(tgid, &directory, purpose).and_then(AddressSpace::alive)
+                AddressSpace::open_in(tgid, directory, purpose).and_then(AddressSpace::alive)
             });
             space = others.find(Result::is_ok).unwrap_or(space);
         }
         if target.is_same() { space } else { Err(AddressSpaceError::Exited { tgid }) }
+    }
+
+    /// An address space that another process has opened.
+    pub fn from_files(tgid: u32, mem: OwnedFd, maps: OwnedFd) -> AddressSpace {
+        AddressSpace { tgid, directory: format!("/proc/{tgid}"), mem: Some(mem.into()), maps: maps.into() }
+    }
+
+    /// The two files of [`AddressSpace::from_files`], in its order.
+    ///
+    /// # Errors
+    /// `EBADF` when it was opened for a look only.
+    pub fn files(&self) -> io::Result<[BorrowedFd<'_>; 2]> {
+        Ok([self.memory()?.as_fd(), self.maps.as_fd()])
+    }
+
+    /// The process whose address space it was when it was opened.
+    pub fn tgid(&self) -> u32 {
+        self.tgid
+    }
+
+    /// Opens another file of the process.
+    ///
+    /// This asks by PID, unlike all else: see with [`AddressSpace::is_gone`] afterwards that the file was about this
+    /// address space.
+    ///
+    /// # Errors
+    /// What open(2) says.
+    pub fn open_beside(&self, name: &str) -> io::Result<File> {
+        File::open(format!("{}/{name}", self.directory))
     }
 
     /// As [`AddressSpace::of`] for a buffer, without a look at any mapping: a program can keep those who look waiting, by
@@ -143,7 +172,7 @@ impl AddressSpace {
         // A first thread that has ended has no address space to open, and is in nobody's way.
         let thread = if target.leader_has_ended() { threads().find(|tid| *tid != tgid) } else { None };
         let directory = thread.map_or_else(|| format!("/proc/{tgid}"), |tid| format!("/proc/{tgid}/task/{tid}"));
-        let space = AddressSpace::open_in(tgid, &directory, Purpose::Write)?;
+        let space = AddressSpace::open_in(tgid, directory, Purpose::Write)?;
         if target.is_same() { Ok(space) } else { Err(AddressSpaceError::Exited { tgid }) }
     }
 
@@ -151,42 +180,19 @@ impl AddressSpace {
         if self.is_gone() { Err(AddressSpaceError::Exited { tgid: self.tgid }) } else { Ok(self) }
     }
 
-    fn open_in(tgid: u32, directory: &str, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
+    fn open_in(tgid: u32, directory: String, purpose: Purpose) -> Result<AddressSpace, AddressSpaceError> {
         let open = |name: &str, flags| {
             let path = format!("{directory}/{name}");
             rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty())
                 .map(File::from)
                 .map_err(|source| AddressSpaceError::Open { path, source: source.into() })
         };
-        let look = |name| open(name, OFlags::RDONLY);
-        let maps = look("maps")?;
-        let writing = match purpose {
+        let maps = open("maps", OFlags::RDONLY)?;
+        let mem = match purpose {
             Purpose::Look => None,
-            Purpose::Write => {
-                let (smaps, mountinfo) = (look("smaps")?, look("mountinfo")?);
-                Some(Writing { mem: open("mem", OFlags::RDWR)?, smaps, mountinfo })
-            }
+            Purpose::Write => Some(open("mem", OFlags::RDWR)?),
         };
-        Ok(AddressSpace { tgid, maps, writing })
-    }
-
-    /// The files `mem`, `maps`, `smaps` and `mountinfo`, in this order: for a process that may not open them itself.
-    ///
-    /// `None` when it was not opened to be written.
-    pub fn files(&self) -> Option<[BorrowedFd<'_>; AddressSpace::FILES]> {
-        let writing = self.writing.as_ref()?;
-        Some([writing.mem.as_fd(), self.maps.as_fd(), writing.smaps.as_fd(), writing.mountinfo.as_fd()])
-    }
-
-    /// The address space behind [`AddressSpace::files`] of process `tgid`.
-    pub fn from_files(tgid: u32, files: [OwnedFd; AddressSpace::FILES]) -> AddressSpace {
-        let [mem, maps, smaps, mountinfo] = files.map(File::from);
-        AddressSpace { tgid, maps, writing: Some(Writing { mem, smaps, mountinfo }) }
-    }
-
-    /// PID of the process that had it when it was opened.
-    pub fn tgid(&self) -> u32 {
-        self.tgid
+        Ok(AddressSpace { tgid, directory, mem, maps })
     }
 
     /// A second handle on the same address space.
@@ -194,16 +200,16 @@ impl AddressSpace {
     /// # Errors
     /// [`AddressSpaceError::Open`]: what dup(2) says.
     pub fn try_clone(&self) -> Result<AddressSpace, AddressSpaceError> {
-        let AddressSpace { tgid, maps, writing } = self;
+        let AddressSpace { tgid, directory, mem, maps } = self;
         let open = |name: &str, file: &File| {
-            file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("/proc/{tgid}/{name}"), source })
+            file.try_clone().map_err(|source| AddressSpaceError::Open { path: format!("{directory}/{name}"), source })
         };
-        let clone = |Writing { mem, smaps, mountinfo }: &Writing| {
-            let (smaps, mountinfo) = (open("smaps", smaps)?, open("mountinfo", mountinfo)?);
-            Ok(Writing { mem: open("mem", mem)?, smaps, mountinfo })
-        };
-        let writing = writing.as_ref().map(clone).transpose()?;
-        Ok(AddressSpace { tgid: *tgid, maps: open("maps", maps)?, writing })
+        Ok(AddressSpace {
+            tgid: *tgid,
+            directory: directory.clone(),
+            mem: mem.as_ref().map(|mem| open("mem", mem)).transpose()?,
+            maps: open("maps", maps)?,
+        })
     }
 
     /// All mappings; empty when the address space is gone.
@@ -234,33 +240,41 @@ impl AddressSpace {
 
     /// What a range is good for now.
     ///
+    /// # Errors
+    /// As [`AddressSpace::survey`].
+    pub fn access(&self, range: ops::Range<u64>) -> Result<Access, AddressSpaceError> {
+        self.survey(range).map(|survey| survey.access)
+    }
+
+    /// What a range is good for now, and on what it lies.
+    ///
     /// Asks the kernel for the mapping at an address (Linux 6.11) and reads all maps where that is not offered.
     ///
     /// # Errors
     /// [`AddressSpaceError`].
-    pub fn access(&self, range: ops::Range<u64>) -> Result<Access, AddressSpaceError> {
+    pub fn survey(&self, range: ops::Range<u64>) -> Result<Survey, AddressSpaceError> {
         let mut address = range.start;
+        let mut devices = BTreeSet::new();
         let mut access = Access::Writable;
         while address < range.end {
             match self.query(address) {
-                Ok(Query::Mapped { end, writable, shared }) => {
-                    if shared {
-                        return Ok(Access::Shared);
-                    }
+                Ok(Query::Mapped { shared: true, .. }) => return Ok(Survey { access: Access::Shared, devices }),
+                Ok(Query::Mapped { end, writable, device, .. }) => {
                     if !writable {
                         access = Access::ReadOnly;
                     }
+                    devices.extend(device);
                     address = end;
                 }
-                Ok(Query::Unmapped) => return Ok(Access::Unmapped),
-                Ok(Query::Gone) => return Ok(Access::Gone),
+                Ok(Query::Unmapped) => return Ok(Survey { access: Access::Unmapped, devices }),
+                Ok(Query::Gone) => return Ok(Survey { access: Access::Gone, devices }),
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
-                    return self.mappings().map(|mappings| access_by_maps(&mappings, &range));
+                    return self.mappings().map(|mappings| survey_by_maps(&mappings, &range));
                 }
                 Err(source) => return Err(AddressSpaceError::Maps { tgid: self.tgid, source }),
             }
         }
-        Ok(access)
+        Ok(Survey { access, devices })
     }
 
     /// The mapping that covers an address, by the `PROCMAP_QUERY` ioctl.
@@ -273,7 +287,8 @@ impl AddressSpace {
         if done == 0 {
             let writable = query.vma_flags & PROCMAP_QUERY_VMA_WRITABLE != 0;
             let shared = query.vma_flags & PROCMAP_QUERY_VMA_SHARED != 0;
-            return Ok(Query::Mapped { end: query.vma_end, writable, shared });
+            let device = file_device((query.dev_major, query.dev_minor));
+            return Ok(Query::Mapped { end: query.vma_end, writable, shared, device });
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -283,30 +298,12 @@ impl AddressSpace {
         }
     }
 
-    /// Whether a range has pages whose faults user space serves (userfaultfd, or a file of FUSE): a write to one can block
-    /// for ever.
-    ///
-    /// # Errors
-    /// What reading `smaps` and `mountinfo` says.
-    pub fn has_userfaultfd(&self, range: &ops::Range<u64>) -> io::Result<bool> {
-        let smaps = read_from_start(&self.writing()?.smaps)?;
-        if served_by_user_space(&smaps, range) {
-            return Ok(true);
-        }
-        let devices = devices_in(&smaps, range);
-        if devices.is_empty() {
-            return Ok(false);
-        }
-        let mountinfo = read_from_start(&self.writing()?.mountinfo)?;
-        Ok(devices.into_iter().any(|device| mounts::may_be_served_by_user_space(&mountinfo, device)))
-    }
-
     /// Reads memory; the number of bytes is short where the mapping ends, and 0 where nothing is mapped.
     ///
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn read_at(&self, buffer: &mut [u8], address: u64) -> io::Result<usize> {
-        self.writing()?.mem.read_at(buffer, address)
+        self.memory()?.read_at(buffer, address)
     }
 
     /// Writes memory, read-only pages included: ask [`AddressSpace::access`] first.
@@ -316,16 +313,16 @@ impl AddressSpace {
     /// # Errors
     /// `EIO` when the first byte is not mapped.
     pub fn write_at(&self, bytes: &[u8], address: u64) -> io::Result<usize> {
-        self.writing()?.mem.write_at(bytes, address)
+        self.memory()?.write_at(bytes, address)
     }
 
-    fn writing(&self) -> io::Result<&Writing> {
-        self.writing.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    fn memory(&self) -> io::Result<&File> {
+        self.mem.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 }
 
 enum Query {
-    Mapped { end: u64, writable: bool, shared: bool },
+    Mapped { end: u64, writable: bool, shared: bool, device: Option<Device> },
     Unmapped,
     Gone,
 }
@@ -356,9 +353,15 @@ struct ProcmapQuery {
     build_id_addr: u64,
 }
 
-fn access_by_maps(mappings: &[MapEntry], range: &ops::Range<u64>) -> Access {
+/// The device of a mapping that a file stands behind. Only the device tells: a file may say that its inode is 0.
+fn file_device(device: Device) -> Option<Device> {
+    (device != (0, 0)).then_some(device)
+}
+
+fn survey_by_maps(mappings: &[MapEntry], range: &ops::Range<u64>) -> Survey {
+    let mut devices = BTreeSet::new();
     if mappings.is_empty() {
-        return Access::Gone;
+        return Survey { access: Access::Gone, devices };
     }
     let mut address = range.start;
     let mut access = Access::Writable;
@@ -367,17 +370,18 @@ fn access_by_maps(mappings: &[MapEntry], range: &ops::Range<u64>) -> Access {
             break;
         }
         if entry.start > address {
-            return Access::Unmapped;
+            return Survey { access: Access::Unmapped, devices };
         }
         if entry.shared {
-            return Access::Shared;
+            return Survey { access: Access::Shared, devices };
         }
         if !entry.writable {
             access = Access::ReadOnly;
         }
+        devices.extend(file_device(entry.device));
         address = entry.end;
     }
-    if address < range.end { Access::Unmapped } else { access }
+    Survey { access: if address < range.end { Access::Unmapped } else { access }, devices }
 }
 
 /// Reads a file of /proc from its first byte; the kernel makes its text anew at offset 0.
@@ -394,30 +398,6 @@ fn read_from_start(file: &File) -> io::Result<Vec<u8>> {
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Whether smaps say of a range that user space serves its page faults.
-fn served_by_user_space(smaps: &[u8], range: &ops::Range<u64>) -> bool {
-    let mut inside = false;
-    for line in smaps.split(|byte| *byte == b'\n') {
-        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-            let mut flags = flags.split(|byte| *byte == b' ');
-            // um, uw, ui: missing, write-protect and minor faults, as fs/proc/task_mmu.c names them.
-            if inside && flags.any(|flag| matches!(flag, b"um" | b"uw" | b"ui")) {
-                return true;
-            }
-        } else if let Ok([entry]) = maps::parse(line).as_deref() {
-            inside = entry.start < range.end && entry.end > range.start;
-        }
-    }
-    false
-}
-
-/// Devices of the files that are mapped in a range.
-fn devices_in(smaps: &[u8], range: &ops::Range<u64>) -> BTreeSet<(u32, u32)> {
-    let entries = smaps.split(|byte| *byte == b'\n').filter_map(|line| maps::parse(line).ok()?.pop());
-    let inside = entries.filter(|entry| entry.start < range.end && entry.end > range.start && entry.inode != 0);
-    inside.map(|entry| entry.device).collect()
 }
 
 #[cfg(test)]
@@ -446,20 +426,10 @@ mod tests {
             let mappings = space.mappings().expect("own maps");
             let ours = mappings.iter().filter(|entry| entry.path.as_encoded_bytes() != b"[vsyscall]");
             ours.map(|entry| entry.start..entry.end)
-                .all(|range| space.access(range.clone()).expect("own maps") == access_by_maps(&mappings, &range))
+                .all(|range| space.survey(range.clone()).expect("own maps") == survey_by_maps(&mappings, &range))
         };
         // Other tests of this process map and unmap memory in between the two questions.
         assert!((0..1000).any(|_| agree()));
-    }
-
-    #[test]
-    fn user_space_serves_only_what_is_marked() {
-        let smaps = b"1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me ac sd \n\
-                      2000-3000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me um ac sd \n";
-        assert!(!served_by_user_space(smaps, &(0x1000..0x2000)));
-        assert!(served_by_user_space(smaps, &(0x1ffe..0x2002)));
-        assert!(served_by_user_space(smaps, &(0x2ffe..0x3002)));
-        assert!(!served_by_user_space(smaps, &(0x3000..0x3002)));
     }
 
     #[test]
@@ -469,9 +439,9 @@ mod tests {
             maps::parse(line.as_bytes()).expect("a line of maps").remove(0)
         };
         let mappings = [entry(0x1000, 0x2000), entry(0x2000, 0x3000), entry(0x5000, 0x6000)];
-        assert_eq!(access_by_maps(&mappings, &(0x1800..0x2800)), Access::Writable);
-        assert_eq!(access_by_maps(&mappings, &(0x2800..0x3001)), Access::Unmapped);
-        assert_eq!(access_by_maps(&mappings, &(0x800..0x1001)), Access::Unmapped);
-        assert_eq!(access_by_maps(&[], &(0x800..0x1001)), Access::Gone);
+        assert_eq!(survey_by_maps(&mappings, &(0x1800..0x2800)).access, Access::Writable);
+        assert_eq!(survey_by_maps(&mappings, &(0x2800..0x3001)).access, Access::Unmapped);
+        assert_eq!(survey_by_maps(&mappings, &(0x800..0x1001)).access, Access::Unmapped);
+        assert_eq!(survey_by_maps(&[], &(0x800..0x1001)).access, Access::Gone);
     }
 }

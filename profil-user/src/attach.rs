@@ -1,6 +1,5 @@
 //! profil(2) for another process: a region of its text, counted into bins, added to its own buffer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use profil_common::limits::MAX_BINS;
@@ -16,7 +15,7 @@ use crate::histogram::Histogram;
 use crate::process::{TargetError, TargetProcess};
 use crate::rate::Rate;
 use crate::session::{self, Session, SessionConfig, SessionError};
-use crate::sink::target::{AtLimit, BadBuffer, Loss, TargetBuffer, Width};
+use crate::sink::target::{BadBuffer, Loss, TargetBuffer, Width};
 use crate::tally::Tally;
 use crate::target_time::{ProcessTimes, TargetTime};
 use crate::window::Window;
@@ -214,7 +213,7 @@ impl Attachment {
         let witness = space.try_clone()?;
         let width = if request.width == 4 { Width::Four } else { Width::Two };
         let buffer = buffer
-            .map(|start| TargetBuffer::new(Arc::new(space), start, region.nbins, width, AtLimit::Wrap))
+            .map(|start| TargetBuffer::new(space, start, region.nbins, width))
             .transpose()
             .map_err(|source| AttachError::Buffer { convention, source })?;
 

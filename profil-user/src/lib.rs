@@ -16,7 +16,6 @@ pub mod lanes;
 pub mod launch;
 pub mod map_memory;
 pub mod maps;
-pub mod mounts;
 pub mod objects;
 pub mod output;
 pub mod pprof;

@@ -6,6 +6,7 @@
 pub mod attacker;
 pub mod daemon;
 pub mod feature;
+pub mod fuse;
 pub mod patience;
 pub mod profil;
 pub mod report;

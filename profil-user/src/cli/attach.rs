@@ -191,9 +191,7 @@ fn finish(
 
 fn status(report: &AttachReport) -> ExitCode {
     match report.end {
-        Some(End::Lost(Loss::Unmapped | Loss::ReadOnly | Loss::Shared | Loss::Refused | Loss::Unknown)) => {
-            ExitCode::from(failure::FAILURE)
-        }
+        Some(End::Lost(loss)) if loss != Loss::Gone => ExitCode::from(failure::FAILURE),
         _ if !report.adds_up() => ExitCode::from(failure::FAILURE),
         _ if report.tally.ticks == 0 => ExitCode::from(failure::NO_TICKS),
         _ => ExitCode::SUCCESS,

@@ -159,7 +159,7 @@ fn operation(error: &anyhow::Error) -> Option<Operation> {
     let memory = match error.downcast_ref::<AttachError>() {
         Some(AttachError::Bins(BinsError::Create { .. } | BinsError::Map { .. })) => return Some(Operation::CreateMap),
         Some(AttachError::Clock(error)) => return operation_of_clock(error),
-        Some(AttachError::Buffer { source: BadBuffer::Flags { .. }, .. }) => return Some(Operation::OpenMemory),
+        Some(AttachError::Buffer { source: BadBuffer::Hazards { .. }, .. }) => return Some(Operation::OpenMemory),
         Some(AttachError::Memory(error) | AttachError::Buffer { source: BadBuffer::Maps(error), .. }) => Some(error),
         _ => error.downcast_ref::<AddressSpaceError>().or(match error.downcast_ref::<TargetObjectError>() {
             Some(TargetObjectError::Maps(error)) => Some(error),

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::copier::serve::{self, CopierArgs};
 use failure::Launching;
 
 /// Shows where programs spend their CPU time: counts ticks of the CPU clock in the kernel, per function.
@@ -56,9 +57,9 @@ enum Verb {
     Run(run::RunArgs),
     /// Serve profil(3) for every program that preloads libprofil.so
     Daemon(daemon::DaemonArgs),
-    /// Write into the buffers of a service's clients; started by the service itself
+    /// Write bins into the programs of one user: started by the service, never by hand
     #[command(hide = true)]
-    Copier,
+    Copier(CopierArgs),
     /// Show a recorded profile
     Report(report::ReportArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
@@ -88,7 +89,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
         Some(Verb::Run(args)) => (run::run(args), Launching::Yes),
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
-        Some(Verb::Copier) => (copier(), Launching::No),
+        Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
@@ -105,13 +106,6 @@ pub fn main() -> ExitCode {
 fn run_record(args: record::RecordArgs) -> (anyhow::Result<ExitCode>, Launching) {
     let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
     (record::run(args), launching)
-}
-
-/// Serves on the socket that is our standard input.
-fn copier() -> anyhow::Result<ExitCode> {
-    let socket = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?;
-    crate::copier::serve::run(socket.into()).context("the copier broke off")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a completion script; whoever reads no further has what they wanted.

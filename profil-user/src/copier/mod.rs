@@ -1,42 +1,70 @@
-//! Processes that write into the buffers of clients, one for each user.
+//! Copiers: processes that write bins into the buffers of the service's clients, one process for each uid.
 //!
-//! A program can make a page of its own block whoever writes to it, for ever (userfaultfd, a FUSE file). So clients of a
-//! service are written to by a small process that can be killed: one for each user, so that a user's programs keep
-//! nobody else's waiting. It is killed when one write takes longer than [`PATIENCE`]; whose write it was is dropped, and
-//! the others go on with another process.
+//! A client decides how long a write into it takes: it can keep its maps locked, or map a file whose server never
+//! answers. So the service itself neither writes to a client nor reads its maps; a copier does, and has a deadline. One
+//! that misses it is killed, its client is lost, and another copier goes on with the queue. Clients of other uids have
+//! copiers of their own.
+//!
+//! ```text
+//! service (one thread)           worker of a uid (task)              copier (process, runs as that uid)
+//! Copiers::flush ──── queue ───> one request at a time ── socket ──> TargetBuffer::add
+//!                                reply or deadline    <── socket ──  written, or why not
+//! ```
+//!
+//! Ticks are written once or not at all: a request that was on its way when a copier ended is never sent again.
 
-mod message;
-mod process;
+mod confine;
+mod error;
+mod peer;
+mod portion;
 pub mod serve;
+mod socket;
+mod wire;
+mod worker;
 
 use std::collections::HashMap;
-use std::io;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::address_space::AddressSpace;
 use crate::bins::Run;
+use crate::sink::hazards::Hazards;
 use crate::sink::target::{AtLimit, Loss, Width};
-use message::{BufferFault, Request, Verdict};
-use process::{CopierProcess, ExchangeError};
+use peer::Spawn;
+use worker::{Job, LINGER, Worker};
 
-/// How long a copier may take for one client.
-pub const PATIENCE: Duration = Duration::from_millis(250);
+pub use error::OpenError;
 
-/// How long a copier without clients waits for the next one.
-const LINGER: Duration = Duration::from_secs(10);
+/// Copiers of one uid that may exist at the same time. More than one is there only while those before it do not die:
+/// a process that waits for a FUSE server takes no signal. With so many parked, the uid gets no other.
+const MAX_PROCESSES: usize = 4;
 
-/// A client, among all that a service ever had.
+/// Largest number of buffers of one client.
+pub const MAX_BUFFERS: usize = wire::MAX_BUFFERS;
+
+/// A client of the service, by a number that it never gives to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
 
-/// Where bins of a process go: bin `first_bin` of the process is the counter at `start`, and so on.
+/// A client into which nothing is written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostClient {
+    /// Which.
+    pub client: ClientId,
+    /// Why.
+    pub loss: Loss,
+}
+
+/// Where bins of a process go: bins `first_bin..first_bin + nbins` are the counters at `start`. The bins of a client's
+/// plans do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferPlan {
-    /// Address of the buffer (AVMA).
+    /// First byte of the buffer (AVMA).
     pub start: u64,
-    /// Counters of the buffer.
+    /// Counters.
     pub nbins: u32,
     /// Bin of the process that the first counter stands for.
     pub first_bin: u32,
@@ -46,237 +74,98 @@ pub struct BufferPlan {
     pub at_limit: AtLimit,
 }
 
-/// A client whose buffers take no more bins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LostClient {
-    /// The client.
-    pub client: ClientId,
-    /// Why.
-    pub loss: Loss,
-}
-
-/// Buffers that cannot be written to.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// They are not what buffers must be.
-    #[error("{0}")]
-    Buffer(BufferFault),
-    /// They cannot even be looked at in time.
-    #[error("the buffers cannot be looked at within {} ms", PATIENCE.as_millis())]
-    Stalled,
-    /// There is no copier.
-    #[error("no process to write into the buffers")]
-    Copier(#[source] io::Error),
-}
-
-/// Called with the verdict on a client's buffers.
-type OpenDone = Box<dyn FnOnce(Result<(), OpenError>) + Send>;
-
-/// What a copier is to do.
-enum Job {
-    Open { client: ClientId, space: AddressSpace, buffers: Vec<BufferPlan>, done: OpenDone },
-    Add { client: ClientId, runs: Vec<Run>, done: Option<oneshot::Sender<()>> },
-    Close { client: ClientId },
-}
-
-/// All copiers of a service. Must live inside a tokio runtime.
+/// All copiers of a service. Its methods wait for nothing; they must be called within a tokio runtime, whose end kills
+/// the copiers. Those of a `Copiers` that is dropped write what is queued and end.
+///
+/// The thread that runs the runtime must live as long as it: a copier dies with the thread that started it.
 pub struct Copiers {
+    program: PathBuf,
     lost: mpsc::UnboundedSender<LostClient>,
-    /// The copier of each user.
-    users: HashMap<u32, mpsc::UnboundedSender<Job>>,
-    /// The user of each client.
-    clients: HashMap<ClientId, u32>,
+    queues: HashMap<u32, Queue>,
+    uids: HashMap<ClientId, u32>,
+    /// Processes that each uid may still have: outlives the queue, as long as one of them is there.
+    processes: HashMap<u32, Weak<Semaphore>>,
+}
+
+struct Queue {
+    jobs: mpsc::UnboundedSender<Job>,
+    clients: usize,
+    /// When its last client was closed, or the queue made.
+    idle_since: Instant,
 }
 
 impl Copiers {
-    /// No copiers yet. `lost` gets the clients whose buffers take no more bins.
+    /// No copiers yet; the program that runs now also serves as the copiers' (`profil copier`).
+    ///
+    /// `lost` receives the clients whose buffers took no more bins or that stalled their copier. Nothing is written
+    /// into any buffer of theirs from then on; they are still to be closed.
     pub fn new(lost: mpsc::UnboundedSender<LostClient>) -> Copiers {
-        Copiers { lost, users: HashMap::new(), clients: HashMap::new() }
+        Copiers::with_program("/proc/self/exe".into(), lost)
     }
 
-    /// Hands the address space and buffers of a client to the copier of its user, which sees whether they can be
-    /// written: private writable memory, whose page faults no user space serves.
+    /// As [`Copiers::new`], for a program that is not `profil` itself.
+    pub fn with_program(program: PathBuf, lost: mpsc::UnboundedSender<LostClient>) -> Copiers {
+        let (queues, uids, processes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Copiers { program, lost, queues, uids, processes }
+    }
+
+    /// Hands a client's address space and buffers to the copier of its uid, which checks them and answers by `done`.
+    ///
+    /// Well opened or not, a client is to be closed once.
     pub fn open(
         &mut self,
         uid: u32,
         client: ClientId,
         space: AddressSpace,
         buffers: Vec<BufferPlan>,
-        done: impl FnOnce(Result<(), OpenError>) + Send + 'static,
+        done: oneshot::Sender<Result<(), OpenError>>,
     ) {
-        self.clients.insert(client, uid);
-        let lost = &self.lost;
-        let desk = self.users.entry(uid).or_insert_with(|| {
-            let (desk, jobs) = mpsc::unbounded_channel();
-            tokio::spawn(Desk { uid, lost: lost.clone(), process: None, held: HashMap::new() }.work(jobs));
-            desk
-        });
-        // The desk goes only with us.
-        let _sent = desk.send(Job::Open { client, space, buffers, done: Box::new(done) });
+        let hazards = Hazards::of(&space);
+        self.uids.insert(client, uid);
+        if !self.queues.contains_key(&uid) {
+            let queue = self.start_worker(uid);
+            self.queues.insert(uid, queue);
+        }
+        if let Some(queue) = self.queues.get_mut(&uid) {
+            queue.clients += 1;
+        }
+        self.send(client, Job::Open { client, space, hazards, buffers, done });
     }
 
-    /// Has bins added to a client's buffers. `done` is told when they are, or is dropped when they cannot be.
+    /// Queues bins to be added; `done` is sent when they are written or cannot be.
     pub fn flush(&mut self, client: ClientId, runs: Vec<Run>, done: Option<oneshot::Sender<()>>) {
-        self.send(client, Job::Add { client, runs, done });
+        self.send(client, Job::Flush { client, runs, done });
     }
 
-    /// Gives a client's buffers up, when all that was flushed before is written.
+    /// Queued behind all flushes before it; closes the descriptors.
     pub fn close(&mut self, client: ClientId) {
         self.send(client, Job::Close { client });
-        self.clients.remove(&client);
+        let Some(uid) = self.uids.remove(&client) else { return };
+        if let Some(queue) = self.queues.get_mut(&uid) {
+            queue.clients -= 1;
+            queue.idle_since = Instant::now();
+        }
     }
 
+    /// A job of a client that nobody knows is dropped, and its `done` with it.
     fn send(&self, client: ClientId, job: Job) {
-        if let Some(desk) = self.clients.get(&client).and_then(|uid| self.users.get(uid)) {
-            let _sent = desk.send(job);
-        }
-    }
-}
-
-/// What a copier needs of a client, kept for the next copier as well.
-struct Held {
-    space: AddressSpace,
-    buffers: Vec<BufferPlan>,
-}
-
-/// The jobs of one user, done one after another by one process.
-struct Desk {
-    uid: u32,
-    lost: mpsc::UnboundedSender<LostClient>,
-    process: Option<CopierProcess>,
-    held: HashMap<ClientId, Held>,
-}
-
-impl Desk {
-    async fn work(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
-        loop {
-            let job = if self.held.is_empty() && self.process.is_some() {
-                tokio::time::timeout(LINGER, jobs.recv()).await
-            } else {
-                Ok(jobs.recv().await)
-            };
-            match job {
-                Ok(Some(job)) => self.take(job).await,
-                Ok(None) => return,
-                // Nobody needs it now.
-                Err(_) => self.process = None,
-            }
+        let queue = self.uids.get(&client).and_then(|uid| self.queues.get(uid));
+        if let Some(queue) = queue {
+            // A worker ends only when its queue does, or with the runtime.
+            let _sent = queue.jobs.send(job);
         }
     }
 
-    async fn take(&mut self, job: Job) {
-        match job {
-            Job::Open { client, space, buffers, done } => {
-                let held = Held { space, buffers };
-                let result = self.open(client, &held).await;
-                if result.is_ok() {
-                    self.held.insert(client, held);
-                }
-                done(result);
-            }
-            Job::Add { client, runs, done } => {
-                let loss = self.add(client, &runs).await;
-                if let Some(loss) = loss {
-                    self.held.remove(&client);
-                    // A service that stops has no use for it.
-                    let _stopping = self.lost.send(LostClient { client, loss });
-                }
-                if let Some(done) = done {
-                    let _nobody_waits = done.send(());
-                }
-            }
-            Job::Close { client } => {
-                self.held.remove(&client);
-                if let Some(process) = &mut self.process
-                    && process.tell(&Request::Close { client }).await.is_err()
-                {
-                    self.process = None;
-                }
-            }
-        }
+    fn start_worker(&mut self, uid: u32) -> Queue {
+        // Their workers, which have ended their copiers by themselves, end as well.
+        self.queues.retain(|_, queue| queue.clients > 0 || queue.idle_since.elapsed() < LINGER);
+        self.processes.retain(|_, processes| processes.strong_count() > 0);
+        let processes = self.processes.get(&uid).and_then(Weak::upgrade);
+        let processes = processes.unwrap_or_else(|| Arc::new(Semaphore::new(MAX_PROCESSES)));
+        self.processes.insert(uid, Arc::downgrade(&processes));
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let spawn = Spawn { uid, program: self.program.clone(), processes };
+        tokio::spawn(Worker::new(spawn, self.lost.clone()).run(queue));
+        Queue { jobs, clients: 0, idle_since: Instant::now() }
     }
-
-    /// Makes a client known to the copier, which there may have to be one of first.
-    async fn open(&mut self, client: ClientId, held: &Held) -> Result<(), OpenError> {
-        let uid = self.uid;
-        if self.process.is_none() {
-            self.start().await.map_err(OpenError::Copier)?;
-        }
-        let Some(process) = &mut self.process else {
-            return Err(OpenError::Stalled);
-        };
-        match open_in(process, client, held).await {
-            Ok(Verdict::Done) => Ok(()),
-            Ok(Verdict::Bad(fault)) => Err(OpenError::Buffer(fault)),
-            Ok(Verdict::Lost(_)) => Err(OpenError::Buffer(BufferFault::Unreadable)),
-            Err(ExchangeError::Stalled) => {
-                self.process = None;
-                Err(OpenError::Stalled)
-            }
-            Err(ExchangeError::Broken(error)) => {
-                log::warn!("the copier of user {uid} is gone: {error}");
-                self.process = None;
-                Err(OpenError::Copier(error))
-            }
-        }
-    }
-
-    /// Starts a copier, and makes the clients known to it that are held already.
-    async fn start(&mut self) -> io::Result<()> {
-        let mut process = CopierProcess::start()?;
-        let mut gone = Vec::new();
-        for (client, held) in &self.held {
-            match open_in(&mut process, *client, held).await {
-                Ok(Verdict::Done) => {}
-                Ok(_) => gone.push((*client, Loss::Unknown)),
-                Err(ExchangeError::Stalled) => {
-                    gone.push((*client, Loss::Stalled));
-                    process = CopierProcess::start()?;
-                }
-                Err(ExchangeError::Broken(error)) => return Err(error),
-            }
-        }
-        for (client, loss) in gone {
-            self.held.remove(&client);
-            let _stopping = self.lost.send(LostClient { client, loss });
-        }
-        self.process = Some(process);
-        Ok(())
-    }
-
-    /// Adds bins to a client's buffers; why that is no longer possible, if so.
-    async fn add(&mut self, client: ClientId, runs: &[Run]) -> Option<Loss> {
-        if !self.held.contains_key(&client) || runs.is_empty() {
-            return None;
-        }
-        let uid = self.uid;
-        if self.process.is_none()
-            && let Err(error) = self.start().await
-        {
-            log::warn!("no copier for user {uid}: {error}");
-            return Some(Loss::Unknown);
-        }
-        let process = self.process.as_mut()?;
-        match process.ask(&Request::Add { client, runs }, &[]).await {
-            Ok(Verdict::Done) => None,
-            Ok(Verdict::Lost(loss)) => Some(loss),
-            Ok(Verdict::Bad(_)) => Some(Loss::Unknown),
-            Err(ExchangeError::Stalled) => {
-                self.process = None;
-                Some(Loss::Stalled)
-            }
-            Err(ExchangeError::Broken(error)) => {
-                // Part of these bins may be written; nobody knows which, so none is written again.
-                log::warn!("the copier of user {uid} is gone, and a flush with it: {error}");
-                self.process = None;
-                None
-            }
-        }
-    }
-}
-
-async fn open_in(process: &mut CopierProcess, client: ClientId, held: &Held) -> Result<Verdict, ExchangeError> {
-    let Held { space, buffers } = held;
-    let files = space.files().ok_or_else(|| ExchangeError::Broken(io::Error::other("no memory to write to")))?;
-    process.ask(&Request::Open { client, tgid: space.tgid(), buffers }, &files).await
 }

@@ -1,166 +1,152 @@
-//! The copier process: takes requests from its standard input, a socket, until the service closes it.
-//!
-//! It has the open files of its clients' memory and no right besides: no capability, no user of its own but nobody, no
-//! way to gain any.
+//! The copier process: answers requests until the service hangs up.
 
-use std::collections::HashMap;
-use std::io::{self, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use rustix::process::{Gid, Resource, Rlimit, Signal, Uid};
-use rustix::thread::{CapabilitySet, CapabilitySets};
-
-use super::message::{BufferFault, HEAD_BYTES, Head, Order, Verdict};
-use super::{BufferPlan, ClientId};
-use crate::address_space::AddressSpace;
+use super::confine::confine;
+use super::wire::{MAX_MESSAGE, Reply, Request};
+use super::{BufferPlan, ClientId, portion, socket};
+use crate::address_space::{AddressSpace, Device};
 use crate::bins::Run;
-use crate::sink::target::{BadBuffer, TargetBuffer};
+use crate::sink::hazards::Hazards;
+use crate::sink::target::{BadBuffer, Loss, TargetBuffer};
 
-/// The user and group that may do nothing.
-const NOBODY: u32 = 65534;
+/// Arguments of `profil copier`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CopierArgs {
+    /// The user to become
+    uid: u32,
+    /// PID of the service
+    parent: u32,
+}
 
-/// Runs a copier to its end.
+/// Why a copier ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Privileges could not be given up.
+    #[error("cannot give up the privileges of a copier")]
+    Confine {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket to the service failed.
+    #[error("cannot talk to the service: standard input must be its socket")]
+    Socket {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The service sent what no service sends.
+    #[error("cannot understand the service")]
+    Malformed,
+}
+
+/// A client's buffers, in ascending order of their plans' bins.
+struct Client {
+    plans: Vec<BufferPlan>,
+    buffers: Vec<TargetBuffer>,
+}
+
+/// Serves the socket that is standard input until the other side closes it.
 ///
 /// # Errors
-/// The rights cannot be given up, or the socket breaks in the middle of a frame.
-pub fn run(socket: UnixStream) -> io::Result<()> {
-    give_up_rights()?;
-    let mut copier = Copier { socket, clients: HashMap::new() };
-    while copier.serve_one()? {}
-    Ok(())
+/// [`ServeError`].
+pub fn run(args: &CopierArgs) -> Result<ExitCode, ServeError> {
+    confine(args.uid, args.parent).map_err(|source| ServeError::Confine { source })?;
+    let failed = |source| ServeError::Socket { source };
+    // Its program is named `exe` where it was started through /proc/self/exe.
+    rustix::thread::set_name(c"profil-copier").map_err(|source| ServeError::Confine { source: source.into() })?;
+    let stdin = io::stdin();
+    let socket = stdin.as_fd();
+    let mut clients = HashMap::new();
+    let mut buffer = Box::new([0; MAX_MESSAGE]);
+    socket::send(socket, &Reply::Ready.to_bytes(), &[]).map_err(failed)?;
+    while let Some(received) = socket::receive(socket, &mut buffer).map_err(failed)? {
+        let request = Request::from_bytes(received.bytes).ok_or(ServeError::Malformed)?;
+        let reply = answer(&mut clients, request, received.files)?;
+        socket::send(socket, &reply.to_bytes(), &[]).map_err(failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps nothing but what is open. The memory files of clients need no right once they are open.
-fn give_up_rights() -> io::Result<()> {
-    let limit = rustix::process::getrlimit(Resource::Nofile).maximum;
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit })?;
-    rustix::thread::set_no_new_privs(true)?;
-    if rustix::process::geteuid().is_root() {
-        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-        // This process has one thread, whose credentials are all there are.
-        rustix::thread::set_thread_groups(&[])?;
-        rustix::thread::set_thread_res_gid(group, group, group)?;
-        rustix::thread::set_thread_res_uid(user, user, user)?;
-    }
-    let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
-    // After the change of user, which resets it. Should we be killed while it is stuck in a write, it goes as well.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(())
+fn answer(clients: &mut HashMap<ClientId, Client>, request: Request, files: Vec<OwnedFd>) -> Result<Reply, ServeError> {
+    Ok(match request {
+        Request::Open { client, tgid, plans } => {
+            let [mem, maps, smaps, mountinfo] = files.try_into().map_err(|_| ServeError::Malformed)?;
+            let space = AddressSpace::from_files(tgid, mem, maps);
+            match open(space, &Hazards::from_files(smaps, mountinfo), plans) {
+                Ok(opened) => {
+                    let devices = opened.buffers.iter().flat_map(|buffer| buffer.devices().iter().copied()).collect();
+                    clients.insert(client, opened);
+                    Reply::Opened { devices }
+                }
+                Err(bad) => Reply::Refused(bad),
+            }
+        }
+        Request::Resume { client, tgid, plans, devices } => {
+            let [mem, maps] = files.try_into().map_err(|_| ServeError::Malformed)?;
+            let space = AddressSpace::from_files(tgid, mem, maps);
+            match resume(space, plans, &devices) {
+                Ok(resumed) => {
+                    clients.insert(client, resumed);
+                    Reply::Done
+                }
+                Err(bad) => Reply::Refused(bad),
+            }
+        }
+        Request::Flush { client, runs } => {
+            let (written, loss) = flush(clients.get(&client).ok_or(ServeError::Malformed)?, &runs);
+            if loss.is_some() {
+                clients.remove(&client);
+            }
+            Reply::Flushed { written, loss }
+        }
+        Request::Close { client } => {
+            clients.remove(&client);
+            Reply::Done
+        }
+    })
 }
 
-struct Copier {
-    socket: UnixStream,
-    clients: HashMap<ClientId, Vec<(BufferPlan, TargetBuffer)>>,
-}
-
-impl Copier {
-    /// Serves the next request; whether there was one.
-    fn serve_one(&mut self) -> io::Result<bool> {
-        let mut bytes = [0; HEAD_BYTES];
-        let (length, files) = receive(&self.socket, &mut bytes)?;
-        if length == 0 {
-            return Ok(false);
-        }
-        self.socket.read_exact(&mut bytes[length..])?;
-        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-        let head = Head::read(&bytes).ok_or_else(malformed)?;
-        let mut body = vec![0; head.length as usize];
-        self.socket.read_exact(&mut body)?;
-        let verdict = match Order::read(&head, &body).ok_or_else(malformed)? {
-            Order::Open { tgid, buffers } => {
-                let files = <[OwnedFd; AddressSpace::FILES]>::try_from(files).map_err(|_| malformed())?;
-                self.open(head.client, AddressSpace::from_files(tgid, files), buffers)
-            }
-            Order::Add { runs } => self.add(head.client, &runs),
-            Order::Close => {
-                self.clients.remove(&head.client);
-                return Ok(true);
-            }
-        };
-        self.socket.write_all(&verdict.to_bytes(head.client))?;
-        Ok(true)
-    }
-
-    fn open(&mut self, client: ClientId, space: AddressSpace, buffers: Vec<BufferPlan>) -> Verdict {
-        if space.is_gone() {
-            return Verdict::Bad(BufferFault::Gone);
-        }
-        let space = Arc::new(space);
-        let open = |plan: BufferPlan| -> Result<(BufferPlan, TargetBuffer), BadBuffer> {
-            let BufferPlan { start, nbins, first_bin: _, width, at_limit } = plan;
-            Ok((plan, TargetBuffer::new(Arc::clone(&space), start, nbins, width, at_limit)?))
-        };
-        match buffers.into_iter().map(open).collect() {
-            Ok(buffers) => {
-                self.clients.insert(client, buffers);
-                Verdict::Done
-            }
-            Err(error) => Verdict::Bad(BufferFault::of(&error)),
-        }
-    }
-
-    fn add(&mut self, client: ClientId, runs: &[Run]) -> Verdict {
-        for (plan, buffer) in self.clients.get(&client).into_iter().flatten() {
-            let (_, loss) = buffer.add(&part_of(runs, plan));
-            if let Some(loss) = loss {
-                self.clients.remove(&client);
-                return Verdict::Lost(loss);
-            }
-        }
-        Verdict::Done
-    }
-}
-
-/// What of the bins of a process goes into one of its buffers, by the buffer's own numbers.
-fn part_of(runs: &[Run], plan: &BufferPlan) -> Vec<Run> {
-    let (begin, end) = (u64::from(plan.first_bin), u64::from(plan.first_bin) + u64::from(plan.nbins));
-    let cut = |run: &Run| {
-        let first = u64::from(run.first);
-        let (low, high) = (first.max(begin), (first + run.added.len() as u64).min(end));
-        let added = run.added.get(low.checked_sub(first)? as usize..high.checked_sub(first)? as usize)?;
-        (!added.is_empty()).then(|| Run { first: (low - begin) as u32, added: added.to_vec() })
+fn open(space: AddressSpace, hazards: &Hazards, mut plans: Vec<BufferPlan>) -> Result<Client, BadBuffer> {
+    plans.sort_by_key(|plan| plan.first_bin);
+    let space = Arc::new(space);
+    let take = |plan: &BufferPlan| {
+        let buffer = TargetBuffer::surveyed(Arc::clone(&space), plan.start, plan.nbins, plan.width)?;
+        Ok(buffer.at_limit(plan.at_limit))
     };
-    runs.iter().filter_map(cut).collect()
+    let buffers = plans.iter().map(take).collect::<Result<Vec<TargetBuffer>, BadBuffer>>()?;
+    hazards.check(&buffers)?;
+    // Those files were opened by PID: they are another's when the process has exec'd in between.
+    if space.is_gone() { Err(BadBuffer::Gone) } else { Ok(Client { plans, buffers }) }
 }
 
-/// Reads what there is of a head, with the descriptors that come with it; 0 bytes when the service has closed.
-fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AddressSpace::FILES))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut into = [IoSliceMut::new(bytes)];
-    let received = loop {
-        match rustix::net::recvmsg(socket.as_fd(), &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            received => break received?,
-        }
+fn resume(space: AddressSpace, mut plans: Vec<BufferPlan>, devices: &BTreeSet<Device>) -> Result<Client, BadBuffer> {
+    plans.sort_by_key(|plan| plan.first_bin);
+    let space = Arc::new(space);
+    let take = |plan: &BufferPlan| {
+        let BufferPlan { start, nbins, width, .. } = *plan;
+        let buffer = TargetBuffer::checked_before(Arc::clone(&space), start, nbins, width, devices.clone())?;
+        Ok(buffer.at_limit(plan.at_limit))
     };
-    let mut files = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            files.extend(descriptors);
-        }
-    }
-    Ok((received.bytes, files))
+    let buffers = plans.iter().map(take).collect::<Result<_, BadBuffer>>()?;
+    Ok(Client { plans, buffers })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sink::target::{AtLimit, Width};
-
-    #[test]
-    fn a_run_over_two_buffers_is_cut_between_them() {
-        let plan =
-            |first_bin, nbins| BufferPlan { start: 0, nbins, first_bin, width: Width::Two, at_limit: AtLimit::Wrap };
-        let runs = [Run { first: 2, added: vec![1, 2, 3, 4] }, Run { first: 9, added: vec![5] }];
-        assert_eq!(part_of(&runs, &plan(0, 4)), [Run { first: 2, added: vec![1, 2] }]);
-        let rest = [Run { first: 0, added: vec![3, 4] }, Run { first: 5, added: vec![5] }];
-        assert_eq!(part_of(&runs, &plan(4, 6)), rest);
-        assert_eq!(part_of(&runs, &plan(6, 3)), []);
+/// Adds runs to the buffers; stops at the first that takes no more.
+fn flush(client: &Client, runs: &[Run]) -> (u64, Option<Loss>) {
+    let mut written = 0;
+    for (index, runs) in portion::by_plan(&client.plans, runs) {
+        let Some(buffer) = client.buffers.get(index) else { continue };
+        let (added, loss) = buffer.add(&runs);
+        written += added;
+        if loss.is_some() {
+            return (written, loss);
+        }
     }
+    (written, None)
 }

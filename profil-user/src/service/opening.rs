@@ -116,10 +116,14 @@ impl Service {
         };
         let Caller { target, space, uid } = caller;
         self.opening.insert(id, Opening { target, uid, layout, place, period_ns, answer, image, is_gone: false });
+        let (done, verdict) = oneshot::channel();
+        self.copiers.open(uid, id, space, buffers, done);
         let opened = self.opened.0.clone();
-        self.copiers.open(uid, id, space, buffers, move |verdict| {
-            // The service that would take it is gone with its clients.
-            let _stopped = opened.send(Opened { id, verdict });
+        tokio::spawn(async move {
+            if let Ok(verdict) = verdict.await {
+                // The service that would take it is gone with its clients.
+                let _stopped = opened.send(Opened { id, verdict });
+            }
         });
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! The target's own buffer: bins are added to the counters that are there, as profil(2) does.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::address_space::{Access, AddressSpace, AddressSpaceError};
+use super::hazards::Hazards;
+use crate::address_space::{Access, AddressSpace, AddressSpaceError, Device};
 use crate::bins::Run;
 
 /// Runs that are written before the maps are asked again.
@@ -28,12 +31,12 @@ impl Width {
     }
 }
 
-/// What a counter does that is full.
+/// What a counter does that would count further than its width goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
-    /// It begins again at 0, as profil(2) has it.
+    /// It starts again from 0, as profil(2) has it.
     Wrap,
-    /// It stays at its largest value, as sprofil(3) has it.
+    /// It keeps its largest value, as sprofil(3) has it.
     Saturate,
 }
 
@@ -65,8 +68,26 @@ pub enum BadBuffer {
         end: u64,
     },
     /// User space serves page faults in the range.
-    #[error("the buffer {start:#x}..{end:#x} is served by userfaultfd or FUSE; a write to it could block for ever")]
+    #[error("the buffer {start:#x}..{end:#x} is served by userfaultfd; a write to it could block for ever")]
     Userfaultfd {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// A file system that user space serves holds a file of the range.
+    #[error("the buffer {start:#x}..{end:#x} lies in a file of a FUSE file system; a write to it could block for ever")]
+    Fuse {
+        /// First byte.
+        start: u64,
+        /// First byte past the end.
+        end: u64,
+    },
+    /// Nobody knows who serves a file of the range: its file system is mounted neither where the target is nor here.
+    #[error(
+        "the buffer {start:#x}..{end:#x} lies in a file of an unknown file system; a write to it could block for ever"
+    )]
+    UnknownFile {
         /// First byte.
         start: u64,
         /// First byte past the end.
@@ -86,9 +107,9 @@ pub enum BadBuffer {
     /// The maps cannot be read.
     #[error(transparent)]
     Maps(#[from] AddressSpaceError),
-    /// The counters cannot be checked for userfaultfd.
-    #[error("cannot read the memory flags of the process")]
-    Flags {
+    /// The range cannot be checked for userfaultfd and FUSE.
+    #[error("cannot read the memory flags and the mounts of the process")]
+    Hazards {
         /// What the system said.
         #[source]
         source: io::Error,
@@ -105,15 +126,18 @@ pub enum Loss {
     ReadOnly,
     /// Part of the buffer is shared memory now.
     Shared,
+    /// A file of a file system that was not checked is mapped over part of the buffer now.
+    Foreign,
     /// The kernel refused to read or write it, although the maps show it writable: its pages are served by user
     /// space, or lie behind the end of a file.
     Refused,
     /// The maps of the process cannot be read any more, so that nobody knows whether the buffer may be written.
     Unknown,
+    /// A write to the buffer took so long that whoever waited for it was killed: its pages or the maps of the process
+    /// are kept busy.
+    Stalled,
     /// The process has exited or runs another program.
     Gone,
-    /// A write took so long that it was given up: something of the target's keeps its pages from being written.
-    Stalled,
 }
 
 impl std::fmt::Display for Loss {
@@ -122,10 +146,11 @@ impl std::fmt::Display for Loss {
             Loss::Unmapped => "the buffer was unmapped",
             Loss::ReadOnly => "the buffer was made read-only",
             Loss::Shared => "shared memory was mapped over the buffer",
+            Loss::Foreign => "a file was mapped over the buffer",
             Loss::Refused => "the kernel cannot write to the buffer any more",
             Loss::Unknown => "the maps of the process cannot be read any more",
+            Loss::Stalled => "a write to the buffer took too long",
             Loss::Gone => "the process has exited or runs another program",
-            Loss::Stalled => "the buffer could not be written in time",
         })
     }
 }
@@ -138,36 +163,71 @@ pub struct TargetBuffer {
     end: u64,
     width: Width,
     at_limit: AtLimit,
+    /// File systems that may lie beneath the buffer.
+    devices: BTreeSet<Device>,
 }
 
 impl TargetBuffer {
-    /// Takes a buffer of `nbins` counters at `start`, after checking that all of it is private writable memory.
+    /// Takes a buffer of `nbins` counters at `start`, after checking that all of it is private writable memory that
+    /// nobody in user space serves. Its counters wrap.
     ///
     /// # Errors
     /// [`BadBuffer`].
-    pub fn new(
-        space: Arc<AddressSpace>,
-        start: u64,
-        nbins: u32,
-        width: Width,
-        at_limit: AtLimit,
-    ) -> Result<TargetBuffer, BadBuffer> {
-        let bytes = u64::from(nbins) * u64::from(width.bytes());
-        let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
-        match space.access(start..end)? {
+    pub fn new(space: AddressSpace, start: u64, nbins: u32, width: Width) -> Result<TargetBuffer, BadBuffer> {
+        let hazards = Hazards::of(&space).map_err(|source| BadBuffer::Hazards { source })?;
+        let buffer = TargetBuffer::surveyed(Arc::new(space), start, nbins, width)?;
+        hazards.check(std::slice::from_ref(&buffer))?;
+        Ok(buffer)
+    }
+
+    /// As [`TargetBuffer::new`], but leaves the check for [`Hazards`] to the caller, who has more buffers to check.
+    ///
+    /// # Errors
+    /// [`BadBuffer`].
+    pub fn surveyed(space: Arc<AddressSpace>, start: u64, nbins: u32, width: Width) -> Result<TargetBuffer, BadBuffer> {
+        let Range { start, end } = range(start, nbins, width)?;
+        let survey = space.survey(start..end)?;
+        match survey.access {
             Access::Writable => {}
             Access::ReadOnly => return Err(BadBuffer::ReadOnly { start, end }),
             Access::Shared => return Err(BadBuffer::Shared { start, end }),
             Access::Unmapped => return Err(BadBuffer::Unmapped { start, end }),
             Access::Gone => return Err(BadBuffer::Gone),
         }
-        if space.has_userfaultfd(&(start..end)).map_err(|source| BadBuffer::Flags { source })? {
-            return Err(BadBuffer::Userfaultfd { start, end });
-        }
-        Ok(TargetBuffer { space, start, end, width, at_limit })
+        Ok(TargetBuffer { space, start, end, width, at_limit: AtLimit::Wrap, devices: survey.devices })
     }
 
-    /// Adds runs of bins to the counters, which wrap at their width or stay at its largest value. Returns the ticks written, and why not all were.
+    /// Takes a buffer that was checked before and lay on files of these devices only. Does not look at the target.
+    ///
+    /// # Errors
+    /// [`BadBuffer::Wraps`].
+    pub fn checked_before(
+        space: Arc<AddressSpace>,
+        start: u64,
+        nbins: u32,
+        width: Width,
+        devices: BTreeSet<Device>,
+    ) -> Result<TargetBuffer, BadBuffer> {
+        let Range { start, end } = range(start, nbins, width)?;
+        Ok(TargetBuffer { space, start, end, width, at_limit: AtLimit::Wrap, devices })
+    }
+
+    /// The same buffer, with counters that do as said.
+    pub fn at_limit(self, at_limit: AtLimit) -> TargetBuffer {
+        TargetBuffer { at_limit, ..self }
+    }
+
+    /// First byte, and first byte past the end (AVMA).
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.end
+    }
+
+    /// The file systems whose files lay beneath it when it was checked.
+    pub fn devices(&self) -> &BTreeSet<Device> {
+        &self.devices
+    }
+
+    /// Adds runs of bins to the counters. Returns the ticks written, and why not all were.
     ///
     /// Only the counters of the runs are touched. A counter that the target changes between our read and our write,
     /// a few microseconds apart, keeps our value: a buffer cleared just then may keep a count of before. In the same
@@ -194,22 +254,14 @@ impl TargetBuffer {
     /// Why the buffer may not be written now, if so. The memory file writes through read-only pages, so each flush
     /// must ask; the maps are of the same address space.
     fn loss(&self) -> Option<Loss> {
-        match self.space.access(self.start..self.end) {
-            Ok(Access::Writable) => None,
-            Ok(Access::ReadOnly) => Some(Loss::ReadOnly),
-            Ok(Access::Shared) => Some(Loss::Shared),
-            Ok(Access::Unmapped) => Some(Loss::Unmapped),
-            Ok(Access::Gone) => Some(Loss::Gone),
-            Err(_) => Some(Loss::Unknown),
-        }
-    }
-
-    /// A counter after an addition; when it wraps, its higher bits are to be cut off.
-    fn sum(&self, counter: u64, added: u32, largest: u64) -> u64 {
-        let sum = counter + u64::from(added);
-        match self.at_limit {
-            AtLimit::Wrap => sum,
-            AtLimit::Saturate => sum.min(largest),
+        let Ok(survey) = self.space.survey(self.start..self.end) else { return Some(Loss::Unknown) };
+        match survey.access {
+            // A file that was mapped over the buffer since may be one that user space serves.
+            Access::Writable => (!survey.devices.is_subset(&self.devices)).then_some(Loss::Foreign),
+            Access::ReadOnly => Some(Loss::ReadOnly),
+            Access::Shared => Some(Loss::Shared),
+            Access::Unmapped => Some(Loss::Unmapped),
+            Access::Gone => Some(Loss::Gone),
         }
     }
 
@@ -224,18 +276,33 @@ impl TargetBuffer {
         for (counter, added) in counters.chunks_exact_mut(width).zip(&run.added) {
             match counter {
                 [a, b] => {
-                    let sum = self.sum(u16::from_ne_bytes([*a, *b]).into(), *added, u16::MAX.into());
-                    counter.copy_from_slice(&(sum as u16).to_ne_bytes());
+                    let count = u16::from_ne_bytes([*a, *b]);
+                    let sum = match self.at_limit {
+                        AtLimit::Wrap => count.wrapping_add(*added as u16),
+                        AtLimit::Saturate => count.saturating_add(u16::try_from(*added).unwrap_or(u16::MAX)),
+                    };
+                    counter.copy_from_slice(&sum.to_ne_bytes());
                 }
                 [a, b, c, d] => {
-                    let sum = self.sum(u32::from_ne_bytes([*a, *b, *c, *d]).into(), *added, u32::MAX.into());
-                    counter.copy_from_slice(&(sum as u32).to_ne_bytes());
+                    let count = u32::from_ne_bytes([*a, *b, *c, *d]);
+                    let sum = match self.at_limit {
+                        AtLimit::Wrap => count.wrapping_add(*added),
+                        AtLimit::Saturate => count.saturating_add(*added),
+                    };
+                    counter.copy_from_slice(&sum.to_ne_bytes());
                 }
                 _ => {}
             }
         }
         matches!(self.space.write_at(&counters, address), Ok(length) if length == counters.len())
     }
+}
+
+/// The bytes of a buffer.
+fn range(start: u64, nbins: u32, width: Width) -> Result<Range<u64>, BadBuffer> {
+    let bytes = u64::from(nbins) * u64::from(width.bytes());
+    let end = start.checked_add(bytes).ok_or(BadBuffer::Wraps { start, bytes })?;
+    Ok(start..end)
 }
 
 #[cfg(test)]
@@ -245,10 +312,9 @@ mod tests {
     use super::*;
 
     /// Memory of this process, as a target's.
-    fn buffer<T>(counters: &mut [T], width: Width, at_limit: AtLimit) -> TargetBuffer {
+    fn buffer<T>(counters: &mut [T], width: Width) -> TargetBuffer {
         let space = AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory");
-        TargetBuffer::new(Arc::new(space), counters.as_mut_ptr() as u64, counters.len() as u32, width, at_limit)
-            .expect("own heap")
+        TargetBuffer::new(space, counters.as_mut_ptr() as u64, counters.len() as u32, width).expect("own heap")
     }
 
     fn run(first: u32, added: &[u32]) -> Run {
@@ -258,7 +324,7 @@ mod tests {
     #[test]
     fn counts_are_added_and_wrap_at_sixteen_bits() {
         let mut counters = vec![65_530u16, 1, 2, 3, 4, 5, 6, 7];
-        let buffer = buffer(&mut counters, Width::Two, AtLimit::Wrap);
+        let buffer = buffer(&mut counters, Width::Two);
         assert_eq!(buffer.add(&[run(0, &[10, 65_536 + 3]), run(5, &[1]), run(7, &[9])]), (10 + 65_539 + 1 + 9, None));
         assert_eq!(std::hint::black_box(&counters)[..], [4, 4, 2, 3, 4, 6, 6, 16]);
     }
@@ -266,27 +332,45 @@ mod tests {
     #[test]
     fn counts_are_added_and_wrap_at_thirty_two_bits() {
         let mut counters = vec![u32::MAX, 1, 2];
-        let buffer = buffer(&mut counters, Width::Four, AtLimit::Wrap);
+        let buffer = buffer(&mut counters, Width::Four);
         assert_eq!(buffer.add(&[run(0, &[2]), run(2, &[70_000])]), (70_002, None));
         assert_eq!(std::hint::black_box(&counters)[..], [1, 1, 70_002]);
     }
 
     #[test]
-    fn counts_stay_at_the_largest_value_when_they_saturate() {
-        let mut counters = vec![65_530u16, 1];
-        let target = buffer(&mut counters, Width::Two, AtLimit::Saturate);
-        assert_eq!(target.add(&[run(0, &[10, 70_000])]), (70_010, None));
-        assert_eq!(std::hint::black_box(&counters)[..], [u16::MAX, u16::MAX]);
-        let mut counters = vec![u32::MAX - 1, 1];
-        let target = buffer(&mut counters, Width::Four, AtLimit::Saturate);
-        assert_eq!(target.add(&[run(0, &[10, 70_000])]), (70_010, None));
-        assert_eq!(std::hint::black_box(&counters)[..], [u32::MAX, 70_001]);
+    fn counters_that_saturate_keep_their_largest_value() {
+        let mut counters = vec![65_530u16, 65_535, 2];
+        let narrow = buffer(&mut counters, Width::Two).at_limit(AtLimit::Saturate);
+        assert_eq!(narrow.add(&[run(0, &[10, 1, 65_536 + 3])]).1, None);
+        assert_eq!(std::hint::black_box(&counters)[..], [65_535, 65_535, 65_535]);
+        let mut counters = vec![u32::MAX - 1, 7];
+        let wide = buffer(&mut counters, Width::Four).at_limit(AtLimit::Saturate);
+        assert_eq!(wide.add(&[run(0, &[2, 70_000])]).1, None);
+        assert_eq!(std::hint::black_box(&counters)[..], [u32::MAX, 70_007]);
+    }
+
+    #[test]
+    fn a_file_that_was_not_checked_takes_no_bins() {
+        let mut counters = vec![0u16; 4];
+        let space = AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory");
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        io::Write::write_all(&mut file, &[0; 4096]).expect("space for a page");
+        let flags = (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::PRIVATE);
+        // SAFETY: a new mapping of a page of a file that stays open; nothing else knows its address.
+        let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, flags.0, flags.1, &file, 0) };
+        let page = page.expect("a page of a file can be mapped") as u64;
+        let space = Arc::new(space);
+        let known = TargetBuffer::surveyed(Arc::clone(&space), page, 4, Width::Two).expect("private memory");
+        assert_eq!((known.devices().len(), known.add(&[run(0, &[1])])), (1, (1, None)));
+        let foreign = TargetBuffer::checked_before(space, page, 4, Width::Two, BTreeSet::new()).expect("a range");
+        assert_eq!(foreign.add(&[run(0, &[1])]), (0, Some(Loss::Foreign)));
+        assert_eq!(buffer(&mut counters, Width::Two).add(&[run(0, &[1])]), (1, None));
     }
 
     #[test]
     fn more_runs_than_are_written_between_two_looks_at_the_maps_are_all_written() {
         let mut counters = vec![0u16; 4 * RUNS_PER_CHECK];
-        let buffer = buffer(&mut counters, Width::Two, AtLimit::Wrap);
+        let buffer = buffer(&mut counters, Width::Two);
         let runs: Vec<Run> = (0..2 * RUNS_PER_CHECK as u32 - 1).map(|index| run(2 * index, &[index])).collect();
         let total = runs.iter().map(|run| u64::from(run.added[0])).sum();
         assert_eq!(buffer.add(&runs), (total, None));
@@ -297,14 +381,12 @@ mod tests {
 
     #[test]
     fn a_buffer_that_wraps_or_is_nowhere_is_refused() {
-        let own = || {
-            Arc::new(AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory"))
-        };
-        let wraps = TargetBuffer::new(own(), u64::MAX - 3, 2, Width::Four, AtLimit::Wrap);
+        let own = || AddressSpace::open(std::process::id(), Purpose::Write).expect("a process may open its own memory");
+        let wraps = TargetBuffer::new(own(), u64::MAX - 3, 2, Width::Four);
         assert!(matches!(wraps, Err(BadBuffer::Wraps { .. })), "{wraps:?}");
-        let nowhere = TargetBuffer::new(own(), 0x1000, 2, Width::Two, AtLimit::Wrap);
+        let nowhere = TargetBuffer::new(own(), 0x1000, 2, Width::Two);
         assert!(matches!(nowhere, Err(BadBuffer::Unmapped { .. })), "{nowhere:?}");
-        let text = TargetBuffer::new(own(), run as *const () as u64, 2, Width::Two, AtLimit::Wrap);
+        let text = TargetBuffer::new(own(), run as *const () as u64, 2, Width::Two);
         assert!(matches!(text, Err(BadBuffer::ReadOnly { .. })), "{text:?}");
     }
 }

@@ -1,0 +1,66 @@
+//! The socket between service and copier: whole messages (`SOCK_SEQPACKET`), with open files.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use super::wire::{MAX_FILES, MAX_MESSAGE};
+
+/// A message and the files that came with it.
+pub struct Received<'a> {
+    pub bytes: &'a [u8],
+    pub files: Vec<OwnedFd>,
+}
+
+/// The ends for the service, which never waits in a call, and for the copier.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    // One that waits: the copier has nothing else to do. The flag is of the end, not of the pair.
+    Ok((ours, theirs))
+}
+
+/// Sends a message whole.
+pub fn send(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives a message; `None` when the other side is gone.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8; MAX_MESSAGE]) -> io::Result<Option<Received<'_>>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let into = &mut [IoSliceMut::new(buffer)];
+        match rustix::net::recvmsg(&socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut short"));
+    }
+    let mut files = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            files.extend(rights);
+        }
+    }
+    // No message is empty, so this is the end.
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let bytes = buffer.get(..received.bytes).unwrap_or_default();
+    Ok(Some(Received { bytes, files }))
+}
