@@ -224,6 +224,33 @@ fn a_buffer_of_a_file_whose_pages_user_space_serves_is_refused() {
     scene.daemon.stop();
 }
 
+/// Check that a copier which no signal ends is given up, and that another user is served meanwhile. Depends on copiers of
+/// their own for each user: a service that writes itself hangs here until the file system is gone.
+#[test]
+fn a_client_whose_pages_never_come_is_dropped() {
+    const TEST: &str = "a_client_whose_pages_never_come_is_dropped";
+    if !feature::has_file(TEST, "/dev/fuse") {
+        return;
+    }
+    let mut scene = scene();
+    let before = scene.daemon.descriptors();
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("root may open it");
+    let place = scene.scratch.path("mount");
+    let mount = Mount::fuse(&place, &device);
+    let mut command = scene.attacker.command(attacker::UID, &["fuse-park", place.to_str().expect("a path in UTF-8")]);
+    command.stderr(device);
+    let parked = Attack::of(command);
+    assert_eq!(parked.happened.one("on"), 0);
+    profil_tests::patience::until("the service drops the client", || {
+        scene.daemon.log().contains("profiling of process").then_some(())
+    });
+    let other = scene.attacker.start(65_533, &["clients", "1"]);
+    assert_eq!(other.happened.all("errno"), [0], "another user is served");
+    drop((other, parked, mount));
+    scene.daemon.await_calm(before);
+    scene.daemon.stop();
+}
+
 /// Check that a copier which cannot go on is ended, and that others are served meanwhile. Depends on copiers of their own
 /// for each user: a service that writes itself hangs here.
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use profil_user::address_space::AddressSpace;
+use profil_user::address_space::{AddressSpace, Purpose};
 use profil_user::bins::Run;
 use profil_user::copier::{BufferPlan, ClientId, Copiers, LostClient, OpenError};
 use profil_user::sink::target::{AtLimit, Width};
@@ -41,7 +41,7 @@ impl Target {
         let line = answer(&mut answers);
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let ["buffer", buffer, bytes] = fields[..] else { panic!("{line}") };
-        let space = AddressSpace::open(child.id()).expect("root may open any memory");
+        let space = AddressSpace::open(child.id(), Purpose::Write).expect("root may open any memory");
         let (buffer, bytes) = (buffer.parse().expect("a number"), bytes.parse().expect("a number"));
         Target { child, orders, answers, space, uid, buffer, bytes }
     }
