@@ -88,31 +88,27 @@ static void no_timer(void)
 /* A handler that calls profil(3), which interrupts calls of profil(3). */
 static void handler(void)
 {
-	double end = WALL_SECONDS() + 1;
 	unsigned failed = 0;
 	start_signals(on_alarm);
-	while (WALL_SECONDS() < end) {
+	while (signals < 40) {
 		failed += on() != 0;
 		failed += off() != 0;
 	}
 	no_timer();
-	tell("signals", signals);
 	tell("failed", failed);
 }
 
 /* A handler that jumps out of calls of profil(3). */
 static void jumps(void)
 {
-	double end = WALL_SECONDS() + 1;
 	volatile unsigned failed = 0;
 	start_signals(jump);
 	sigsetjmp(before_signal, 1);
-	while (WALL_SECONDS() < end) {
+	while (signals < 40) {
 		failed += on() != 0;
 		failed += off() != 0;
 	}
 	no_timer();
-	tell("signals", signals);
 	tell("failed", failed);
 }
 
