@@ -8,6 +8,8 @@
 //!         <─────────────────── Reply   and both sides close
 //! ```
 //!
+//! A service with too many connections says a Reply with `EAGAIN` in place of its Hello, and closes: to be tried again.
+//!
 //! The nonce is made after the memory was opened. Who sends it back has therefore not exec'd since, and addresses that
 //! it names are addresses in that memory: a program that connects and then execs a set-uid image gains nothing.
 

@@ -2,7 +2,7 @@
 
 use libc::{c_int, timespec};
 
-use crate::errno;
+use crate::{errno, syscall};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -31,6 +31,21 @@ impl Deadline {
             return Err(libc::ETIMEDOUT);
         }
         Ok(timespec { tv_sec: remaining_ns / NS_PER_SECOND, tv_nsec: remaining_ns % NS_PER_SECOND })
+    }
+
+    /// Waits for so long, or until the deadline, or for a signal.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT` when no time is left.
+    pub fn pause(self, pause_ns: i64) -> Result<(), c_int> {
+        let mut pause = self.remaining()?;
+        if pause.tv_sec > 0 || pause.tv_nsec > pause_ns {
+            pause = timespec { tv_sec: 0, tv_nsec: pause_ns };
+        }
+        // No descriptor at all.
+        let mut nothing = libc::pollfd { fd: -1, events: 0, revents: 0 };
+        let _interrupted = syscall::ppoll(&mut nothing, &mut pause);
+        Ok(())
     }
 }
 

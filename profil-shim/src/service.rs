@@ -12,6 +12,12 @@ use crate::{settings, syscall};
 /// How long a call may take, connecting and waiting together.
 const PATIENCE_SECONDS: i64 = 10;
 
+/// What a service with too many connections answers.
+const BUSY: u32 = libc::EAGAIN as u32;
+
+/// How long to leave such a service alone.
+const BUSY_PAUSE_NS: i64 = 10_000_000;
+
 /// Areas of a call, in memory that the kernel reads when it sends them.
 #[derive(Clone, Copy, Debug)]
 pub struct Areas {
@@ -62,9 +68,7 @@ pub fn exchange(call: Call, areas: Areas) -> Result<Answer, Failure> {
     let after = |errno| Failure { errno, stage: Stage::After };
 
     let deadline = Deadline::in_seconds(PATIENCE_SECONDS).map_err(before)?;
-    let service = connect(deadline).map_err(before)?;
-    let hello = receive(&service, deadline).map_err(before)?;
-    let hello = Hello::from_bytes(hello.bytes()).ok_or(before(libc::EPROTO))?;
+    let (service, hello) = be_received(deadline).map_err(before)?;
     if hello.version != VERSION {
         return Err(before(libc::EPROTONOSUPPORT));
     }
@@ -72,6 +76,24 @@ pub fn exchange(call: Call, areas: Areas) -> Result<Answer, Failure> {
     let message = receive(&service, deadline).map_err(after)?;
     let reply = Reply::from_bytes(message.bytes()).ok_or(after(libc::EPROTO))?;
     Ok(Answer { reply, array: message.descriptor })
+}
+
+/// A connection to a service that has time for us.
+fn be_received(deadline: Deadline) -> Result<(Descriptor, Hello), c_int> {
+    loop {
+        let service = connect(deadline)?;
+        let message = receive(&service, deadline)?;
+        if let Some(hello) = Hello::from_bytes(message.bytes()) {
+            return Ok((service, hello));
+        }
+        match Reply::from_bytes(message.bytes()) {
+            Some(Reply { errno: BUSY, .. }) => {
+                drop(service);
+                deadline.pause(BUSY_PAUSE_NS)?;
+            }
+            _ => return Err(libc::EPROTO),
+        }
+    }
 }
 
 /// A connection to a service that is root's or our own user's.

@@ -123,6 +123,14 @@ fn off_fails_once_when_the_service_that_counted_is_gone() {
 }
 
 #[test]
+fn a_busy_service_is_asked_again() {
+    let service = Service::start_as(None, Greeting::Busy(20), obliging);
+    let run = Run::calls().env("PROFIL_SOCKET", service.socket());
+    assert_eq!(run.args("on timer").lines(), ["on: 0 77", "timer: 0"]);
+    assert_eq!(service.received().len(), 1);
+}
+
+#[test]
 fn a_service_that_hangs_costs_ten_seconds_and_then_libc_counts() {
     let service = Service::start_as(None, Greeting::Hang, obliging);
     let run = Run::calls().env("PROFIL_SOCKET", service.socket());

@@ -337,6 +337,6 @@ fn a_user_has_at_most_32_connections() {
     daemon.await_calm(before);
     drop((connections, other));
     let log = daemon.stop();
-    assert!(log.contains("closed a connection of user 65534, who has 32 already"), "{log}");
+    assert!(log.contains("put off a connection of user 65534, who has 32 already"), "{log}");
     assert!(log.contains("no call came within"), "{log}");
 }

@@ -107,7 +107,7 @@ fn a_flood_of_connections_leaves_others_unharmed() {
 #[test]
 fn a_flood_of_connections_that_are_kept_leaves_others_unharmed() {
     let log = flood("greedy-connections");
-    assert!(log.contains("closed a connection of user 65534"), "{log}");
+    assert!(log.contains("put off a connection of user 65534"), "{log}");
 }
 
 #[test]

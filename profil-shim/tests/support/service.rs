@@ -35,6 +35,8 @@ pub struct Received {
 pub enum Greeting {
     /// What it should.
     Hello,
+    /// That it is busy, to so many connections, and what it should to those after them.
+    Busy(u64),
     /// Nothing: it closes the connection.
     Close,
     /// Nothing, and it keeps the connection.
@@ -42,6 +44,9 @@ pub enum Greeting {
     /// These bytes.
     Bytes(&'static [u8]),
 }
+
+/// What a busy service says in place of its hello.
+const BUSY: Reply = Reply { magic: MAGIC, errno: 11, period_ns: 0, flags: 0, reserved: 0 };
 
 /// What a service answers.
 #[derive(Debug)]
@@ -174,11 +179,13 @@ fn serve(
 ) {
     let answer = &Mutex::new(answer);
     thread::scope(|scope| {
-        for nonce in 0x1234_5678_9abc_def0_u64.. {
+        for number in 0.. {
+            let nonce = 0x1234_5678_9abc_def0 + number;
             let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC) else { return };
             let sender = sender.clone();
             scope.spawn(move || match greeting {
-                Greeting::Hello => serve_call(&client, nonce, answer, &sender),
+                Greeting::Busy(times) if number < times => say(&client, &BUSY.to_bytes()),
+                Greeting::Hello | Greeting::Busy(_) => serve_call(&client, nonce, answer, &sender),
                 Greeting::Close => {}
                 Greeting::Hang => wait_for_end(&client),
                 Greeting::Bytes(bytes) => {

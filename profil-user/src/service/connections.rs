@@ -23,7 +23,7 @@ impl Connections {
         Connections { limits, users: HashMap::new(), conversations: JoinSet::new() }
     }
 
-    /// Starts a conversation on a new connection, or closes it when there are too many.
+    /// Starts a conversation on a new connection, or asks to come back later when there are too many.
     pub(super) async fn welcome(&mut self, accepted: io::Result<Connection>, desk: &mpsc::Sender<Order>, hush: &Hush) {
         let connection = match accepted {
             Ok(connection) => connection,
@@ -37,15 +37,13 @@ impl Connections {
         let uid = connection.peer().uid;
         let of_user = self.users.entry(uid).or_default();
         if *of_user >= self.limits.user_connections {
-            hush.warn(format_args!("closed a connection of user {uid}, who has {of_user} already"));
-            return;
+            hush.warn(format_args!("put off a connection of user {uid}, who has {of_user} already"));
+            return connection.put_off();
         }
         if self.conversations.len() >= self.limits.connections as usize {
-            hush.warn(format_args!(
-                "closed a connection of user {uid}: there are {} already",
-                self.conversations.len()
-            ));
-            return;
+            let connections = self.conversations.len();
+            hush.warn(format_args!("put off a connection of user {uid}: there are {connections} already"));
+            return connection.put_off();
         }
         *of_user += 1;
         let desk = desk.clone();

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use profil_common::wire::{MAGIC, Reply};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
@@ -143,6 +144,15 @@ impl Connection {
     /// `UnexpectedEof` when the other side has closed.
     pub async fn receive(&self, largest: usize) -> io::Result<Received> {
         self.socket.async_io(Interest::READABLE, |socket| receive(socket, largest)).await
+    }
+
+    /// Asks the other side to come back later, and closes.
+    pub fn put_off(self) {
+        let errno = libc::EAGAIN as u32;
+        let busy = Reply { magic: MAGIC, errno, period_ns: 0, flags: 0, reserved: 0 };
+        // A new connection has room for it; who is gone already need not know.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _gone = rustix::net::send(self.socket.get_ref(), &busy.to_bytes(), flags);
     }
 
     /// Sends a message, and a descriptor with it.
