@@ -283,6 +283,36 @@ static void children(void)
 	tell("off", off());
 }
 
+/* More callers at once than a user may have connections. */
+static void crowd(void)
+{
+	enum { CALLERS = 128 };
+	unsigned failed = 0, by_libc = 0;
+	int status, start[2];
+	if (pipe(start))
+		exit(2);
+	for (int i = 0; i < CALLERS; i++) {
+		if (fork() == 0) {
+			char byte;
+			struct itimerval timer;
+			close(start[1]);
+			if (read(start[0], &byte, 1) != 0 || on() != 0)
+				_exit(1);
+			/* libc's own profil(3) has a timer. */
+			getitimer(ITIMER_PROF, &timer);
+			_exit(off() != 0 ? 1 : timer.it_interval.tv_usec != 0 ? 2 : 0);
+		}
+	}
+	close(start[0]);
+	close(start[1]);
+	while (wait(&status) > 0) {
+		by_libc += WIFEXITED(status) && WEXITSTATUS(status) == 2;
+		failed += !WIFEXITED(status) || WEXITSTATUS(status) == 1;
+	}
+	tell("failed", failed);
+	tell("by_libc", by_libc);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -302,6 +332,8 @@ int main(int argc, char **argv)
 		quiet();
 	else if (strcmp(what, "thousand") == 0)
 		thousand();
+	else if (strcmp(what, "crowd") == 0)
+		crowd();
 	else if (strcmp(what, "children") == 0)
 		children();
 	else

@@ -38,6 +38,8 @@ static void again(char **arguments)
 	unsigned short *buffer = strcmp(arguments[0], "bins") == 0 ? bins : strcmp(arguments[0], "bad") == 0 ? bad : no_buffer;
 	on();
 	burn_in(seventy, 0.05);
+	/* Ticks come to the buffer at most 100 ms late. */
+	usleep(300000);
 	errno = 0;
 	tell("result", profil(buffer, strtoul(arguments[1], NULL, 0), low_text(), strtoul(arguments[2], NULL, 0)));
 	tell("errno", errno);

@@ -138,3 +138,11 @@ fn profiled_children_that_end_without_a_word_leave_nothing_in_the_service() {
         assert_eq!(truth.of("off"), 0.0, "{convention}: and the parent is served on");
     }
 }
+
+#[test]
+fn a_hundred_and_twenty_eight_callers_at_once_are_all_served() {
+    let scratch = Scratch::new();
+    let ran = Run::at(HZ, "glibc").launch(scratch.build("calls"), &["crowd"]);
+    let truth = ran.truth();
+    assert_eq!((truth.of("failed"), truth.of("by_libc")), (0.0, 0.0), "{ran:?}");
+}

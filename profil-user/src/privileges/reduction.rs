@@ -1,8 +1,12 @@
 use std::io;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{Capability, Privileges};
+
+/// How long threads that were joined may take to be gone.
+const THREADS_END: Duration = Duration::from_millis(500);
 
 /// What a process goes on with when it gives up all other capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +42,7 @@ impl Rights<'_> {
     /// capabilities(7), `PR_SET_NO_NEW_PRIVS` of prctl(2).
     pub fn keep_only(self) -> Result<(), ReductionError> {
         let system = |error: rustix::io::Errno| ReductionError::System(error.into());
-        let threads = std::fs::read_dir("/proc/self/task").map_err(ReductionError::System)?.count();
-        if threads != 1 {
-            return Err(ReductionError::Threads { threads });
-        }
+        await_one_thread()?;
         let held = rustix::thread::capabilities(None).map_err(system)?;
         let (mut effective, at_times) = (set_of(self.always), set_of(self.at_times));
         if Privileges::of_this_process().only_sys_admin {
@@ -62,6 +63,19 @@ impl Rights<'_> {
         let sets = CapabilitySets { effective: permitted & effective, permitted, inheritable: CapabilitySet::empty() };
         rustix::thread::set_capabilities(None, sets).map_err(system)?;
         rustix::thread::set_no_new_privs(true).map_err(system)
+    }
+}
+
+/// Waits until the threads that were joined are gone: the kernel lists them a moment longer.
+fn await_one_thread() -> Result<(), ReductionError> {
+    let begin = Instant::now();
+    loop {
+        let threads = std::fs::read_dir("/proc/self/task").map_err(ReductionError::System)?.count();
+        match threads {
+            1 => return Ok(()),
+            _ if begin.elapsed() > THREADS_END => return Err(ReductionError::Threads { threads }),
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
 
