@@ -120,10 +120,11 @@ impl Service {
         self.copiers.open(uid, id, space, buffers, done);
         let opened = self.opened.0.clone();
         tokio::spawn(async move {
-            if let Ok(verdict) = verdict.await {
-                // The service that would take it is gone with its clients.
-                let _stopped = opened.send(Opened { id, verdict });
-            }
+            let verdict = verdict
+                .await
+                .unwrap_or_else(|_| Err(OpenError::Ended { source: std::io::ErrorKind::BrokenPipe.into() }));
+            // The service that would take it is gone with its clients.
+            let _stopped = opened.send(Opened { id, verdict });
         });
         Ok(())
     }
@@ -144,16 +145,20 @@ impl Service {
         let Opening { target, uid, mut layout, place, period_ns, answer, image, is_gone } = opening;
         let (tgid, pid) = (target.initial_tgid(), target.pid());
         if is_gone {
+            self.copiers.close(id);
             self.put_back(place);
             reply(answer, Answer::failure(libc::ESRCH));
             return self.forget_unless_client(tgid);
         }
         if let Err(error) = verdict {
             log::debug!("no profiling for process {pid}: {}", chain(&error));
+            self.copiers.close(id);
             self.put_back(place);
-            let errno = match layout.bad_buffer {
-                BadBufferMeans::Efault => libc::EFAULT,
-                BadBufferMeans::Success => 0,
+            let errno = match (error, layout.bad_buffer) {
+                (OpenError::Buffer(_), BadBufferMeans::Success) => 0,
+                (OpenError::Buffer(_), BadBufferMeans::Efault) => libc::EFAULT,
+                // Nobody knows what is the matter with the buffer.
+                _ => libc::EAGAIN,
             };
             self.turn_off(tgid, answer, Answer::failure(errno))?;
             return self.forget_unless_client(tgid);
@@ -168,6 +173,7 @@ impl Service {
                 Ok(lanes) => (pf::DENSE | pf::LANES, Answer::on(period_ns).with_lanes(lanes)),
                 Err(error) => {
                     self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                    self.copiers.close(id);
                     self.put_back(place);
                     return self.turn_off(tgid, answer, Answer::failure(libc::EMFILE));
                 }
