@@ -139,7 +139,7 @@ pub fn park(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A buffer over which a file whose pages never come is mapped after the call; otherwise as [`fuse`].
+/// A buffer over which a file whose pages never come is mapped after the call; otherwise as [`fuse()`].
 pub fn fuse_park(path: &Path, mount: &str) -> io::Result<()> {
     use std::os::fd::{AsFd as _, AsRawFd as _};
     let kernel = io::stderr().as_fd().try_clone_to_owned()?;
