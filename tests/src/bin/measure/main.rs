@@ -4,6 +4,7 @@
 //! machine then falls on all alike.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints")]
 
+mod calls;
 mod footprint;
 mod load;
 mod statistics;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let measured = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         // A load is this program again, in a process of its own.
+        ["load", "calls"] => calls::call(),
         ["load", kind] => load::run(kind),
         [profil] => measure(profil, FULL),
         ["--quick", profil] => measure(profil, QUICK),
@@ -49,6 +51,7 @@ fn measure(profil: &str, effort: Effort) -> Result<()> {
     println!("| what | median | spread | limit | |\n|---|---|---|---|---|");
     print(&tick_cost::measure(effort).context("cannot measure the cost of a tick")?);
     print(&target_cost::measure(profil, effort).context("cannot measure the cost to a target")?);
+    print(&calls::measure(profil, effort).context("cannot measure calls of profil(3)")?);
     print(&footprint::measure(profil, effort).context("cannot measure what profil takes")?);
     Ok(())
 }

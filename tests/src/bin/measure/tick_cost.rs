@@ -9,9 +9,10 @@ use anyhow::{Context, Result, ensure};
 use profil_common::{Convention, Counters, RangeTable, Region, Request, Settings, process_flags, settings_flags};
 use profil_user::bins::Bins;
 use profil_user::clock::Clock;
+use profil_user::lanes::Lanes;
 use profil_user::probe::Features;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
-use profil_user::session::{Session, SessionConfig};
+use profil_user::session::{LaneUse, Session, SessionConfig};
 
 use crate::Effort;
 use crate::load::{self, Load};
@@ -48,11 +49,17 @@ struct Subject {
     program: OwnedFd,
     /// Keeps the maps and hooks; none for the empty program.
     session: Option<Session>,
-    _bins: Option<Bins>,
+    _counted_in: Option<CountedIn>,
     readings: Vec<f64>,
 }
 
-/// Measures an empty program, and ticks of processes that are not wanted, dense, and sparse.
+/// What the ticks of a target are counted in, kept for the length of the measurement.
+enum CountedIn {
+    Bins { _bins: Bins },
+    Lanes { _lanes: Lanes },
+}
+
+/// Measures an empty program, and ticks of processes that are not wanted, dense, in lanes, and sparse.
 pub fn measure(effort: Effort) -> Result<Vec<Figure>> {
     let _stats = Stats::enable()?;
     let load = Load::start("burn")?;
@@ -66,7 +73,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Figure>> {
 fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     let mut empty = empty()?;
     let mut unprofiled = unprofiled(pace)?;
-    let mut wanted = [dense(pace, load.pid())?, sparse(pace, load.pid())?];
+    let mut wanted = [dense(pace, load.pid())?, zero_copy(pace, load.pid())?, sparse(pace, load.pid())?];
     for _ in 0..effort.turns * TURNS {
         let nothing = turn(&empty, pace)?.mean_ns();
         let passed_over = turn(&unprofiled, pace)?.mean_ns();
@@ -125,27 +132,43 @@ fn turn(subject: &Subject, pace: Pace) -> Result<Turn> {
 fn empty() -> Result<Subject> {
     let program = [Instruction::set(0, 0), Instruction::exit()];
     let program = bpf::load_program(ProgramKind::PerfEvent, &program, 0).map_err(|failure| failure.error)?;
-    Ok(Subject { what: "empty program", limit: 0.0, program, session: None, _bins: None, readings: Vec::new() })
+    Ok(Subject { what: "empty program", limit: 0.0, program, session: None, _counted_in: None, readings: Vec::new() })
 }
 
 fn unprofiled(pace: Pace) -> Result<Subject> {
-    subject("process not profiled", 25.0, pace, settings_flags::STRAYS, |_| Ok(None))
+    subject("process not profiled", 25.0, pace, LaneUse::None, settings_flags::STRAYS, |_| Ok(None))
 }
 
 fn dense(pace: Pace, pid: u32) -> Result<Subject> {
-    subject("dense bin", 45.0, pace, 0, |session| {
-        // The whole of the lower half of the address space: every pc is in a bin.
-        let request = Request { offset: 0, scale: 1, bufsiz: 8 << 20, width: 2 };
-        let region = Region { pre_shift: 30, ..Region::new(Convention::Glibc, request)?.context("a region")? };
+    subject("dense bin", 45.0, pace, LaneUse::None, 0, |session| {
+        let region = everywhere()?;
         let bins = Bins::new(region.nbins)?;
         session.set_bins(0, &RangeTable::single(region), &bins)?;
         session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
-        Ok(Some(bins))
+        Ok(Some(CountedIn::Bins { _bins: bins }))
     })
 }
 
+fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
+    subject("dense bin, zero copy", 50.0, pace, LaneUse::Wanted, 0, |session| {
+        let region = everywhere()?;
+        let lanes = Lanes::new(region.nbins)?;
+        session.set_ranges(0, &RangeTable::single(region))?;
+        session.set_lanes(0, &lanes)?;
+        let flags = process_flags::SELECTED | process_flags::DENSE | process_flags::LANES;
+        session.make_known(pid, flags, 0)?;
+        Ok(Some(CountedIn::Lanes { _lanes: lanes }))
+    })
+}
+
+/// The whole of the lower half of the address space: every pc is in a bin.
+fn everywhere() -> Result<Region> {
+    let request = Request { offset: 0, scale: 1, bufsiz: 8 << 20, width: 2 };
+    Ok(Region { pre_shift: 30, ..Region::new(Convention::Glibc, request)?.context("a region")? })
+}
+
 fn sparse(pace: Pace, pid: u32) -> Result<Subject> {
-    subject("sparse row", 60.0, pace, settings_flags::STRAYS, |session| {
+    subject("sparse row", 60.0, pace, LaneUse::None, settings_flags::STRAYS, |session| {
         session.make_known(pid, process_flags::SELECTED, 0)?;
         Ok(None)
     })
@@ -155,15 +178,16 @@ fn subject(
     what: &'static str,
     limit: f64,
     pace: Pace,
+    lanes: LaneUse,
     mut flags: u32,
-    prepare: impl FnOnce(&mut Session) -> Result<Option<Bins>>,
+    prepare: impl FnOnce(&mut Session) -> Result<Option<CountedIn>>,
 ) -> Result<Subject> {
     if Features::of_this_kernel().has_task_pt_regs {
         flags |= settings_flags::HAS_TASK_PT_REGS;
     }
     let settings = Settings { period_ns: pace.period_ns(), clock_ns: pace.period_ns(), flags, ..Settings::NONE };
-    let mut session = Session::load(&SessionConfig::new(settings))?;
-    let bins = prepare(&mut session)?;
+    let mut session = Session::load(&SessionConfig { lanes, ..SessionConfig::new(settings) })?;
+    let counted_in = prepare(&mut session)?;
     let program = session.program()?.try_clone_to_owned()?;
-    Ok(Subject { what, limit, program, session: Some(session), _bins: bins, readings: Vec::new() })
+    Ok(Subject { what, limit, program, session: Some(session), _counted_in: counted_in, readings: Vec::new() })
 }
