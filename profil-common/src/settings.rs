@@ -25,6 +25,8 @@ pub mod settings_flags {
     pub const FILTER_CPU: u32 = 1 << 9;
     /// Each tick that is binned, a stray or outside is also written to the recording ring, with its pc.
     pub const RECORDING: u32 = 1 << 10;
+    /// One process has dense bins, in an array that needs no look-up by slot.
+    pub const SINGLE: u32 = 1 << 12;
     /// The kernel has bpf_get_current_task_btf and bpf_task_pt_regs (5.15).
     pub const HAS_TASK_PT_REGS: u32 = 1 << 11;
 }

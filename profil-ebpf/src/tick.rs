@@ -308,7 +308,9 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
         return false;
     };
     let (chunk, place) = BinChunk::place(bin);
-    let Some(chunk) = maps::BINS.get_value_ptr_mut(slot, &chunk) else {
+    let chunk =
+        if has(sf::SINGLE) { maps::SINGLE.get_ptr_mut(chunk) } else { maps::BINS.get_value_ptr_mut(slot, &chunk) };
+    let Some(chunk) = chunk else {
         return false;
     };
     // SAFETY: the chunk is a live element, the place is below its number of bins, and both words are aligned.

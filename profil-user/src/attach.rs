@@ -9,7 +9,7 @@ use profil_common::{
 };
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
-use crate::bins::{Bins, BinsError, Run};
+use crate::bins::{Bins, Run};
 use crate::clock::{Clock, ClockError};
 use crate::histogram::Histogram;
 use crate::process::{TargetError, TargetProcess};
@@ -113,9 +113,6 @@ pub enum AttachError {
     /// Its memory.
     #[error(transparent)]
     Memory(#[from] AddressSpaceError),
-    /// The bins.
-    #[error(transparent)]
-    Bins(#[from] BinsError),
     /// The eBPF object.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -217,9 +214,10 @@ impl Attachment {
             .transpose()
             .map_err(|source| AttachError::Buffer { convention, source })?;
 
-        let bins = Bins::new(region.nbins)?;
-        let mut session = Session::load(&SessionConfig::new(settings(rate, recording)))?;
-        session.set_bins(SLOT, &RangeTable::single(region), &bins)?;
+        let config = SessionConfig::new(settings(rate, recording));
+        let mut session = Session::load(&SessionConfig { single_bins: region.nbins, ..config })?;
+        let bins = session.take_single_bins()?;
+        session.set_ranges(SLOT, &RangeTable::single(region))?;
         let cpus = session::online_cpus()?;
         let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
         session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;

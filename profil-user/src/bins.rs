@@ -57,6 +57,12 @@ pub struct Run {
     pub added: Vec<u32>,
 }
 
+/// Chunks that hold `nbins` bins.
+pub(crate) const fn chunks_of(nbins: u32) -> u32 {
+    let chunks = nbins.div_ceil(BINS_PER_CHUNK);
+    if chunks == 0 { 1 } else { chunks }
+}
+
 /// The bins of one process: `nbins` counters in ascending address order of its regions.
 pub struct Bins {
     map: MapData,
@@ -75,12 +81,20 @@ impl Bins {
     /// # Minimum kernel
     /// 5.10 (inner arrays of differing sizes).
     pub fn new(nbins: u32) -> Result<Bins, BinsError> {
-        let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1) as usize;
-        let words = chunks * CHUNK_WORDS;
         let chunk_bytes = size_of::<BinChunk>() as u32;
-        let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, chunk_bytes, chunks as u32, FLAGS);
+        let chunks = chunks_of(nbins);
+        let definition = aya_obj::Map::new_from_params(BPF_MAP_TYPE_ARRAY as u32, 4, chunk_bytes, chunks, FLAGS);
         let map =
             MapData::create(definition, "profil_bins", None).map_err(|source| BinsError::Create { nbins, source })?;
+        Bins::in_map(map, nbins)
+    }
+
+    /// Takes an array of chunks, all 0, with room for `nbins` bins.
+    ///
+    /// # Errors
+    /// [`BinsError::Map`].
+    pub(crate) fn in_map(map: MapData, nbins: u32) -> Result<Bins, BinsError> {
+        let words = chunks_of(nbins) as usize * CHUNK_WORDS;
         let memory = MapMemory::new(map.fd().as_fd(), words).map_err(|source| BinsError::Map { nbins, source })?;
         Ok(Bins { map, memory, nbins, seen: BTreeMap::new() })
     }

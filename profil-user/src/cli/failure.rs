@@ -7,7 +7,6 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::address_space::AddressSpaceError;
 use crate::attach::AttachError;
-use crate::bins::BinsError;
 use crate::clock::ClockError;
 use crate::launch::LaunchError;
 use crate::privileges::{self, Operation, PermissionError};
@@ -133,11 +132,11 @@ fn no_descriptor_left() -> String {
 
 /// What to ask for less of, where the kernel has no memory for a table.
 fn option_of_size(error: &anyhow::Error) -> Option<&'static str> {
-    match (session_error(error), error.downcast_ref::<AttachError>()) {
-        (Some(SessionError::Rows { .. }), _) => {
+    match session_error(error) {
+        Some(SessionError::Rows { .. }) => {
             Some("the kernel has no memory for so large a table; ask for fewer rows with --table-rows")
         }
-        (_, Some(AttachError::Bins(_))) => {
+        Some(SessionError::SingleBins { .. }) => {
             Some("the kernel has no memory for so many bins; ask for fewer with --bufsiz or --scale")
         }
         _ => None,
@@ -157,7 +156,6 @@ fn operation(error: &anyhow::Error) -> Option<Operation> {
         };
     }
     let memory = match error.downcast_ref::<AttachError>() {
-        Some(AttachError::Bins(BinsError::Create { .. } | BinsError::Map { .. })) => return Some(Operation::CreateMap),
         Some(AttachError::Clock(error)) => return operation_of_clock(error),
         Some(AttachError::Buffer { source: BadBuffer::Hazards { .. }, .. }) => return Some(Operation::OpenMemory),
         Some(AttachError::Memory(error) | AttachError::Buffer { source: BadBuffer::Maps(error), .. }) => Some(error),
@@ -171,7 +169,9 @@ fn operation(error: &anyhow::Error) -> Option<Operation> {
 
 fn operation_of_session(error: &SessionError) -> Option<Operation> {
     match error {
-        SessionError::Load { .. } | SessionError::Rows { .. } => Some(Operation::CreateMap),
+        SessionError::Load { .. } | SessionError::Rows { .. } | SessionError::SingleBins { .. } => {
+            Some(Operation::CreateMap)
+        }
         SessionError::Program { .. } => Some(Operation::LoadProgram),
         SessionError::Attach { .. } => Some(Operation::AttachProgram),
         SessionError::Layout(_)
@@ -227,10 +227,10 @@ mod tests {
             let no_memory = || io::Error::from_raw_os_error(number);
             let file = || aya::EbpfError::FileError { path: "x".into(), error: no_memory() };
             let rows = || SessionError::Rows { rows: 7, source: file() };
-            let bins = || BinsError::Map { nbins: 7, source: no_memory() };
+            let bins = || SessionError::SingleBins { nbins: 7, source: file() };
             for (error, option) in [
                 (anyhow::Error::new(RecordError::Session(rows())), "--table-rows"),
-                (AttachError::Bins(bins()).into(), "--bufsiz"),
+                (AttachError::Session(bins()).into(), "--bufsiz"),
             ] {
                 let (text, status) = explained(error);
                 assert!(text.contains(option) && text.contains(" 7 "), "{text}");

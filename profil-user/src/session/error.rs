@@ -30,6 +30,15 @@ pub enum SessionError {
         #[source]
         source: EbpfError,
     },
+    /// The kernel refused the array of the one process that has bins.
+    #[error("cannot make an array of {nbins} bins in the kernel")]
+    SingleBins {
+        /// Bins asked for.
+        nbins: u32,
+        /// What aya said.
+        #[source]
+        source: EbpfError,
+    },
     /// The verifier or the kernel refused a program.
     #[error("cannot load the eBPF program `{program}`{}", verdict(verifier_log))]
     Program {
@@ -89,10 +98,13 @@ fn verdict(log: &str) -> String {
 }
 
 /// The error of an object that the kernel does not take; `rows` are those of a half of the sparse table.
-pub(super) fn not_loaded(source: EbpfError, rows: u32) -> SessionError {
+pub(super) fn not_loaded(source: EbpfError, rows: u32, single_bins: u32) -> SessionError {
     match &source {
         EbpfError::MapError(MapError::CreateError { name, .. }) if name.starts_with("ROWS_") => {
             SessionError::Rows { rows, source }
+        }
+        EbpfError::MapError(MapError::CreateError { name, .. }) if name == "SINGLE" => {
+            SessionError::SingleBins { nbins: single_bins, source }
         }
         _ => SessionError::Load { source },
     }

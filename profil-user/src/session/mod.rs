@@ -17,7 +17,7 @@ use profil_common::{
     Counters, Event, Process, RangeTable, RowKey, Seat, Settings, TickRecord, seat_index, settings_flags,
 };
 
-use crate::bins::Bins;
+use crate::bins::{self, Bins};
 use crate::lanes::Lanes;
 use crate::map_memory::MapMemory;
 use crate::probe::Features;
@@ -52,6 +52,8 @@ pub struct SessionConfig {
     pub rows: u32,
     /// Processes that can be known at the same time.
     pub processes: u32,
+    /// Bins of the one process that has any; 0 when several may, by slots.
+    pub single_bins: u32,
     /// Whether processes may have lanes.
     pub lanes: LaneUse,
     /// What the hooks say of their doings.
@@ -83,6 +85,7 @@ impl SessionConfig {
             settings,
             rows: DEFAULT_ROWS,
             processes: DEFAULT_PROCESSES,
+            single_bins: 0,
             lanes: LaneUse::None,
             log: HookLog::Off,
         }
@@ -102,6 +105,7 @@ pub struct Session {
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
     lanes: ArrayOfMaps<MapData>,
+    single_bins: u32,
     /// Name of the program that the clock runs.
     tick: &'static str,
     halves: [Half; 2],
@@ -122,8 +126,11 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes, lanes, log } = config;
-        let settings = for_this_kernel(*settings)?;
+        let SessionConfig { settings, rows, processes, single_bins, lanes, log } = config;
+        let mut settings = for_this_kernel(*settings)?;
+        if *single_bins > 0 {
+            settings.flags |= settings_flags::SINGLE;
+        }
         let level: u8 = match log {
             HookLog::Off => 0,
             HookLog::On => aya_log::Level::Debug as u8,
@@ -134,11 +141,12 @@ impl Session {
             .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("FRONT", Front::rows(cpus))
+            .map_max_entries("SINGLE", bins::chunks_of(*single_bins))
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
             .map_max_entries("PROCESSES", *processes)
             .load(OBJECT)
-            .map_err(|source| not_loaded(source, *rows))?;
+            .map_err(|source| not_loaded(source, *rows, *single_bins))?;
         let tick = load_tick(&mut ebpf, *lanes)?;
         for name in HOOKS {
             let program: &mut RawTracePoint = program(&mut ebpf, name)?;
@@ -165,6 +173,7 @@ impl Session {
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
             lanes: take_typed(&mut ebpf, "LANES")?,
+            single_bins: *single_bins,
             tick,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
             front: Front::new(front),
@@ -281,6 +290,18 @@ impl Session {
     /// [`SessionError::Map`].
     pub fn want_thread(&mut self, tid: u32) -> Result<(), SessionError> {
         self.threads.insert(tid, 1, 0).map_err(|source| SessionError::Map { name: "THREADS", source })
+    }
+
+    /// The bins of the one process that has any, as [`SessionConfig::single_bins`] says; once.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`] when they were taken or not asked for, [`SessionError::Read`].
+    pub fn take_single_bins(&mut self) -> Result<Bins, SessionError> {
+        match take(&mut self.ebpf, "SINGLE")? {
+            Map::Array(map) if self.single_bins > 0 => Bins::in_map(map, self.single_bins)
+                .map_err(|error| SessionError::Read { name: "SINGLE", source: io::Error::other(error) }),
+            _ => Err(SessionError::Missing { name: "SINGLE" }),
+        }
     }
 
     /// Puts bins and their ranges into a slot, for a process that is made known with it afterwards.

@@ -73,7 +73,12 @@ pub fn measure(effort: Effort) -> Result<Vec<Figure>> {
 fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     let mut empty = empty()?;
     let mut unprofiled = unprofiled(pace)?;
-    let mut wanted = [dense(pace, load.pid())?, zero_copy(pace, load.pid())?, sparse(pace, load.pid())?];
+    let mut wanted = [
+        dense(pace, load.pid())?,
+        dense_in_slot(pace, load.pid())?,
+        zero_copy(pace, load.pid())?,
+        sparse(pace, load.pid())?,
+    ];
     for _ in 0..effort.turns * TURNS {
         let nothing = turn(&empty, pace)?.mean_ns();
         let passed_over = turn(&unprofiled, pace)?.mean_ns();
@@ -136,29 +141,56 @@ fn empty() -> Result<Subject> {
 }
 
 fn unprofiled(pace: Pace) -> Result<Subject> {
-    subject("process not profiled", 25.0, pace, LaneUse::None, settings_flags::STRAYS, |_| Ok(None))
+    subject("process not profiled", 25.0, pace, |config| config, settings_flags::STRAYS, |_| Ok(None))
 }
 
+/// As `attach` has it: one process.
 fn dense(pace: Pace, pid: u32) -> Result<Subject> {
-    subject("dense bin", 45.0, pace, LaneUse::None, 0, |session| {
-        let region = everywhere()?;
-        let bins = Bins::new(region.nbins)?;
-        session.set_bins(0, &RangeTable::single(region), &bins)?;
+    let region = everywhere()?;
+    let single = |config| SessionConfig { single_bins: region.nbins, ..config };
+    subject("dense bin, one process", 45.0, pace, single, 0, |session| {
+        let bins = session.take_single_bins()?;
+        session.set_ranges(0, &RangeTable::single(region))?;
         session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
         Ok(Some(CountedIn::Bins { _bins: bins }))
     })
 }
 
+/// As `run` and the daemon have it: any number of processes.
+fn dense_in_slot(pace: Pace, pid: u32) -> Result<Subject> {
+    subject(
+        "dense bin, any process",
+        45.0,
+        pace,
+        |config| config,
+        0,
+        |session| {
+            let region = everywhere()?;
+            let bins = Bins::new(region.nbins)?;
+            session.set_bins(0, &RangeTable::single(region), &bins)?;
+            session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
+            Ok(Some(CountedIn::Bins { _bins: bins }))
+        },
+    )
+}
+
 fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
-    subject("dense bin, zero copy", 50.0, pace, LaneUse::Wanted, 0, |session| {
-        let region = everywhere()?;
-        let lanes = Lanes::new(region.nbins)?;
-        session.set_ranges(0, &RangeTable::single(region))?;
-        session.set_lanes(0, &lanes)?;
-        let flags = process_flags::SELECTED | process_flags::DENSE | process_flags::LANES;
-        session.make_known(pid, flags, 0)?;
-        Ok(Some(CountedIn::Lanes { _lanes: lanes }))
-    })
+    subject(
+        "dense bin, zero copy",
+        50.0,
+        pace,
+        |config| SessionConfig { lanes: LaneUse::Wanted, ..config },
+        0,
+        |session| {
+            let region = everywhere()?;
+            let lanes = Lanes::new(region.nbins)?;
+            session.set_ranges(0, &RangeTable::single(region))?;
+            session.set_lanes(0, &lanes)?;
+            let flags = process_flags::SELECTED | process_flags::DENSE | process_flags::LANES;
+            session.make_known(pid, flags, 0)?;
+            Ok(Some(CountedIn::Lanes { _lanes: lanes }))
+        },
+    )
 }
 
 /// The whole of the lower half of the address space: every pc is in a bin.
@@ -168,17 +200,24 @@ fn everywhere() -> Result<Region> {
 }
 
 fn sparse(pace: Pace, pid: u32) -> Result<Subject> {
-    subject("sparse row", 60.0, pace, LaneUse::None, settings_flags::STRAYS, |session| {
-        session.make_known(pid, process_flags::SELECTED, 0)?;
-        Ok(None)
-    })
+    subject(
+        "sparse row",
+        60.0,
+        pace,
+        |config| config,
+        settings_flags::STRAYS,
+        |session| {
+            session.make_known(pid, process_flags::SELECTED, 0)?;
+            Ok(None)
+        },
+    )
 }
 
 fn subject(
     what: &'static str,
     limit: f64,
     pace: Pace,
-    lanes: LaneUse,
+    config: impl FnOnce(SessionConfig) -> SessionConfig,
     mut flags: u32,
     prepare: impl FnOnce(&mut Session) -> Result<Option<CountedIn>>,
 ) -> Result<Subject> {
@@ -186,7 +225,7 @@ fn subject(
         flags |= settings_flags::HAS_TASK_PT_REGS;
     }
     let settings = Settings { period_ns: pace.period_ns(), clock_ns: pace.period_ns(), flags, ..Settings::NONE };
-    let mut session = Session::load(&SessionConfig { lanes, ..SessionConfig::new(settings) })?;
+    let mut session = Session::load(&config(SessionConfig::new(settings)))?;
     let counted_in = prepare(&mut session)?;
     let program = session.program()?.try_clone_to_owned()?;
     Ok(Subject { what, limit, program, session: Some(session), _counted_in: counted_in, readings: Vec::new() })
