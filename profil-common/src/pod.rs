@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(size_of::<FrontRow>(), 8 + size_of::<RowKey>());
         assert_eq!(size_of::<TickRecord>(), 2 * 8 + 2 * 4);
         assert_eq!(size_of::<Fields>(), 12 * 4);
-        let settings = 3 * 8 + 6 * 4 + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();
+        let settings = 3 * 8 + 6 * 4 + size_of::<Region>() + COMM_BYTES + FILTER_CPUS / 8 + size_of::<Fields>();
         assert_eq!(size_of::<Settings>(), settings);
     }
 }

@@ -1,3 +1,4 @@
+use crate::Region;
 use crate::limits::COMM_BYTES;
 
 /// Bits of [`Settings::flags`].
@@ -25,7 +26,7 @@ pub mod settings_flags {
     pub const FILTER_CPU: u32 = 1 << 9;
     /// Each tick that is binned, a stray or outside is also written to the recording ring, with its pc.
     pub const RECORDING: u32 = 1 << 10;
-    /// One process has dense bins, in an array that needs no look-up by slot.
+    /// One process has dense bins, of one region: both are found without a look-up by slot.
     pub const SINGLE: u32 = 1 << 12;
     /// The kernel has bpf_get_current_task_btf and bpf_task_pt_regs (5.15).
     pub const HAS_TASK_PT_REGS: u32 = 1 << 11;
@@ -56,6 +57,8 @@ pub struct Settings {
     pub pid_namespace: u32,
     /// Always 0.
     pub reserved: u32,
+    /// Region of the one process with bins; valid with [`settings_flags::SINGLE`].
+    pub single: Region,
     /// Name that is the filter, NUL padded.
     pub comm: [u8; COMM_BYTES],
     /// CPUs that are the filter, one bit each.
@@ -106,6 +109,7 @@ impl Settings {
         all_flags: 0,
         pid_namespace: 0,
         reserved: 0,
+        single: Region { offset: 0, nbins: 0, multiplier: 0, pre_shift: 0, post_shift: 0, reserved: 0 },
         comm: [0; COMM_BYTES],
         cpus: [0; FILTER_CPUS / 64],
         fields: Fields {

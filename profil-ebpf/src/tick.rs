@@ -9,7 +9,7 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use profil_common::{
-    BinChunk, Counters, EventKind, FrontRow, Outcome, Process, RowKey, TickRecord, process_flags, row_flags,
+    BinChunk, Counters, EventKind, FrontRow, Outcome, Process, Region, RowKey, TickRecord, process_flags, row_flags,
 };
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
@@ -209,7 +209,7 @@ fn is_due(process: *mut Process) -> bool {
 fn own_period_ns(process: *mut Process) -> u64 {
     // SAFETY: the pointer comes from the lookup of this run; the field is one aligned word.
     let slot = unsafe { core::ptr::read_volatile(&raw const (*process).slot) };
-    // SAFETY: see `add_to_bin`.
+    // SAFETY: see `bin_of`.
     maps::RANGES.get_ptr(slot).map_or(u64::MAX, |table| unsafe { (*table).period_ns })
 }
 
@@ -295,16 +295,30 @@ fn user_pc_behind_kernel(ctx: *mut bpf_perf_event_data) -> u64 {
     if bytes == 8 { pc } else { 0 }
 }
 
+/// The bin of a pc among those of its process.
+#[inline(always)]
+fn bin_of(slot: u32, pc: u64) -> Option<u32> {
+    if has(sf::SINGLE) {
+        // Constants of the load: no page is touched for them, and the shifts are by numbers.
+        let region = Region {
+            offset: setting!(single.offset),
+            nbins: setting!(single.nbins),
+            multiplier: setting!(single.multiplier),
+            pre_shift: setting!(single.pre_shift),
+            post_shift: setting!(single.post_shift),
+            reserved: 0,
+        };
+        return region.bin_of(pc);
+    }
+    // SAFETY: the loader writes a table before it sets DENSE, and not again before it has cleared DENSE and waited for a
+    // grace period.
+    unsafe { (*maps::RANGES.get_ptr(slot)?).bin_of(pc) }
+}
+
 /// Adds one to the bin of a pc; false when the pc is in no region of the slot.
 #[inline(always)]
 fn add_to_bin(slot: u32, pc: u64) -> bool {
-    let Some(table) = maps::RANGES.get_ptr(slot) else {
-        return false;
-    };
-    // SAFETY: the loader writes a table before it sets DENSE, and not again before it has cleared DENSE and waited
-    // for a grace period.
-    let table = unsafe { &*table };
-    let Some(bin) = table.bin_of(pc) else {
+    let Some(bin) = bin_of(slot, pc) else {
         return false;
     };
     let (chunk, place) = BinChunk::place(bin);
@@ -325,8 +339,7 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
 /// Adds one to the lane of a pc.
 #[inline(always)]
 fn add_to_lane(counters: *mut Counters, slot: u32, pc: u64) -> Outcome {
-    // SAFETY: see `add_to_bin`.
-    let Some(bin) = maps::RANGES.get_ptr(slot).and_then(|table| unsafe { (*table).bin_of(pc) }) else {
+    let Some(bin) = bin_of(slot, pc) else {
         return Outcome::Outside;
     };
     let Some(word) = maps::LANES.get_value_ptr_mut(slot, &(bin / 4)) else {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use profil_common::limits::MAX_BINS;
 use profil_common::{
-    Convention, ConventionError, Counters, EventKind, Outcome, RangeTable, Region, Request, Settings,
-    process_flags as pf, settings_flags,
+    Convention, ConventionError, Counters, EventKind, Outcome, Region, Request, Settings, process_flags as pf,
+    settings_flags,
 };
 
 use crate::address_space::{AddressSpace, AddressSpaceError};
@@ -215,9 +215,8 @@ impl Attachment {
             .map_err(|source| AttachError::Buffer { convention, source })?;
 
         let config = SessionConfig::new(settings(rate, recording));
-        let mut session = Session::load(&SessionConfig { single_bins: region.nbins, ..config })?;
+        let mut session = Session::load(&SessionConfig { single: Some(region), ..config })?;
         let bins = session.take_single_bins()?;
-        session.set_ranges(SLOT, &RangeTable::single(region))?;
         let cpus = session::online_cpus()?;
         let clock = Clock::on_cpus(session.program()?, &cpus, rate.clock_ns)?;
         session.make_known(target.initial_tgid(), pf::SELECTED | pf::DENSE, SLOT)?;

@@ -1,6 +1,6 @@
 //! One load of the eBPF object: its programs, its hooks and its maps.
 //!
-//! aya is named here, in [`bins`](crate::bins) and in `rows`, and nowhere else. Everything goes with
+//! aya is named here, in [`bins`] and in `rows`, and nowhere else. Everything goes with
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
 
 mod error;
@@ -14,7 +14,7 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use aya_log::EbpfLogger;
 use profil_common::limits::{self, DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
 use profil_common::{
-    Counters, Event, Process, RangeTable, RowKey, Seat, Settings, TickRecord, seat_index, settings_flags,
+    Counters, Event, Process, RangeTable, Region, RowKey, Seat, Settings, TickRecord, seat_index, settings_flags,
 };
 
 use crate::bins::{self, Bins};
@@ -52,8 +52,8 @@ pub struct SessionConfig {
     pub rows: u32,
     /// Processes that can be known at the same time.
     pub processes: u32,
-    /// Bins of the one process that has any; 0 when several may, by slots.
-    pub single_bins: u32,
+    /// Region of the one process that has bins; `None` when several may, by slots.
+    pub single: Option<Region>,
     /// Whether processes may have lanes.
     pub lanes: LaneUse,
     /// What the hooks say of their doings.
@@ -85,7 +85,7 @@ impl SessionConfig {
             settings,
             rows: DEFAULT_ROWS,
             processes: DEFAULT_PROCESSES,
-            single_bins: 0,
+            single: None,
             lanes: LaneUse::None,
             log: HookLog::Off,
         }
@@ -126,9 +126,11 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes, single_bins, lanes, log } = config;
+        let SessionConfig { settings, rows, processes, single, lanes, log } = config;
         let mut settings = for_this_kernel(*settings)?;
-        if *single_bins > 0 {
+        let single_bins = single.map_or(0, |region| region.nbins);
+        if let Some(region) = single {
+            settings.single = *region;
             settings.flags |= settings_flags::SINGLE;
         }
         let level: u8 = match log {
@@ -141,12 +143,12 @@ impl Session {
             .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("FRONT", Front::rows(cpus))
-            .map_max_entries("SINGLE", bins::chunks_of(*single_bins))
+            .map_max_entries("SINGLE", bins::chunks_of(single_bins))
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
             .map_max_entries("PROCESSES", *processes)
             .load(OBJECT)
-            .map_err(|source| not_loaded(source, *rows, *single_bins))?;
+            .map_err(|source| not_loaded(source, *rows, single_bins))?;
         let tick = load_tick(&mut ebpf, *lanes)?;
         for name in HOOKS {
             let program: &mut RawTracePoint = program(&mut ebpf, name)?;
@@ -173,7 +175,7 @@ impl Session {
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
             lanes: take_typed(&mut ebpf, "LANES")?,
-            single_bins: *single_bins,
+            single_bins,
             tick,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
             front: Front::new(front),
@@ -292,7 +294,7 @@ impl Session {
         self.threads.insert(tid, 1, 0).map_err(|source| SessionError::Map { name: "THREADS", source })
     }
 
-    /// The bins of the one process that has any, as [`SessionConfig::single_bins`] says; once.
+    /// The bins of the one process that has any, in the order of [`SessionConfig::single`]; once.
     ///
     /// # Errors
     /// [`SessionError::Missing`] when they were taken or not asked for, [`SessionError::Read`].

@@ -147,10 +147,9 @@ fn unprofiled(pace: Pace) -> Result<Subject> {
 /// As `attach` has it: one process.
 fn dense(pace: Pace, pid: u32) -> Result<Subject> {
     let region = everywhere()?;
-    let single = |config| SessionConfig { single_bins: region.nbins, ..config };
+    let single = |config| SessionConfig { single: Some(region), ..config };
     subject("dense bin, one process", 45.0, pace, single, 0, |session| {
         let bins = session.take_single_bins()?;
-        session.set_ranges(0, &RangeTable::single(region))?;
         session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
         Ok(Some(CountedIn::Bins { _bins: bins }))
     })
