@@ -51,7 +51,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// What the environment asks for now.
+    /// What the environment asks for at the moment of the call.
     pub fn wanted() -> Output {
         match settings::variable(c"PROFDIR") {
             Some(folder) if settings::read().convention == Convention::Bsd => {

@@ -238,7 +238,7 @@ impl AddressSpace {
         self.maps.metadata().map(|metadata| metadata.uid())
     }
 
-    /// What a range is good for now.
+    /// What can be done with a range at this moment.
     ///
     /// # Errors
     /// As [`AddressSpace::survey`].
@@ -246,7 +246,7 @@ impl AddressSpace {
         self.survey(range).map(|survey| survey.access)
     }
 
-    /// What a range is good for now, and on what it lies.
+    /// What can be done with a range at this moment, and on what it lies.
     ///
     /// Asks the kernel for the mapping at an address (Linux 6.11) and reads all maps where that is not offered.
     ///

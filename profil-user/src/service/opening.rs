@@ -194,14 +194,25 @@ impl Service {
 
     /// Takes a process out of the kernel's table that was only looked at.
     fn forget_unless_client(&mut self, tgid: u32) -> Result<(), ServiceError> {
-        let is_looked_at = self.opening.values().any(|opening| opening.target.initial_tgid() == tgid);
-        if is_looked_at || self.clients.contains_key(&tgid) { Ok(()) } else { Ok(self.session.forget(tgid)?) }
+        if self.clients.contains_key(&tgid) { Ok(()) } else { self.stop_counting(tgid) }
+    }
+
+    /// Lets the ticks pass a process by. One with a call under way stays known: the hooks are to tell of its exec.
+    pub(super) fn stop_counting(&mut self, tgid: u32) -> Result<(), ServiceError> {
+        let is_under_way = |opening: &&Opening| opening.target.initial_tgid() == tgid && !opening.is_gone;
+        match self.opening.values().find(is_under_way) {
+            Some(Opening { image, .. }) => {
+                self.session.set_known(tgid, &Process { image: *image, ..Process::default() })?;
+            }
+            None => self.session.forget(tgid)?,
+        }
+        Ok(())
     }
 
     fn turn_off(&mut self, tgid: u32, answer: oneshot::Sender<Answer>, with: Answer) -> Result<(), ServiceError> {
         match self.clients.remove(&tgid) {
             Some(client) => {
-                self.session.forget(tgid)?;
+                self.stop_counting(tgid)?;
                 self.leaving.push(Leaving { client, answer: Some((answer, with)), end: None });
             }
             None => reply(answer, with),

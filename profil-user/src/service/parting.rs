@@ -27,7 +27,7 @@ impl Service {
     /// Turns profiling off for a client that nobody speaks for any more.
     pub(super) fn drop_client(&mut self, tgid: u32, end: Option<Event>) -> Result<(), ServiceError> {
         if let Some(client) = self.clients.remove(&tgid) {
-            self.session.forget(tgid)?;
+            self.stop_counting(tgid)?;
             self.leaving.push(Leaving { client, answer: None, end });
         }
         Ok(())
