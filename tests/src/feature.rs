@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use crate::fuse::Fuse;
+use crate::scratch::Scratch;
+
 /// Whether a program is there; if not, the caller must return: the test then counts as skipped.
 ///
 /// # Panics
@@ -20,6 +23,17 @@ pub fn has_program(test: &str, program: &str) -> bool {
 /// As [`has_program`].
 pub fn has_file(test: &str, path: &str) -> bool {
     Path::new(path).exists() || skip(test, &format!("no {path}"))
+}
+
+/// A FUSE file system in a folder; `None` where the kernel mounts none, which no set-up can change: the caller must
+/// return, and the test counts as skipped in CI as well.
+#[expect(clippy::print_stdout, reason = "libtest shows the stdout of a test")]
+pub fn fuse(test: &str, scratch: &Scratch) -> Option<Fuse> {
+    let fuse = Fuse::mount(&scratch.path("fuse"));
+    if fuse.is_none() {
+        println!("SKIP: {test}: cannot mount a FUSE file system");
+    }
+    fuse
 }
 
 /// Says that a test cannot run here, in the form that `cargo xtask test` counts; false.

@@ -3,8 +3,8 @@
 mod support_attach;
 mod support_copiers;
 
-use profil_tests::Scratch;
-use profil_tests::fuse::{self, Fuse};
+use profil_tests::fuse;
+use profil_tests::{Scratch, feature};
 use profil_user::copier::{BufferPlan, ClientId, LostClient, OpenError};
 use profil_user::sink::target::{AtLimit, BadBuffer, Loss, Width};
 use support_attach::{profil_or_skip, signal, skip, state, until};
@@ -18,22 +18,26 @@ const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const C: ClientId = ClientId(3);
 
-/// A file that nobody answers for.
-fn fuse_or_skip(test: &str, scratch: &Scratch) -> Option<Fuse> {
-    let fuse = Fuse::mount(&scratch.path("fuse"));
-    if fuse.is_none() {
-        skip(test, "cannot mount a FUSE file system");
-    }
-    fuse
+/// What each test begins with; `None` when it is skipped.
+struct Stage {
+    profil: std::path::PathBuf,
+    scratch: Scratch,
+    /// The client.
+    program: std::path::PathBuf,
+}
+
+fn stage(test: &str) -> Option<Stage> {
+    let profil = profil_or_skip(test)?;
+    let scratch = Scratch::new();
+    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    Some(Stage { profil, scratch, program })
 }
 
 #[test]
 fn a_client_that_keeps_its_maps_busy_is_lost_and_harms_no_other() {
     let name = "a_client_that_keeps_its_maps_busy_is_lost_and_harms_no_other";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let Some(fuse) = fuse_or_skip(name, &scratch) else { return };
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch }) = stage(name) else { return };
+    let Some(fuse) = feature::fuse(name, &scratch) else { return };
     let mut parker = Target::start(&program, UID, &fuse.file());
     let neighbour = Target::start(&program, UID, &fuse.file());
     let stranger = Target::start(&program, OTHER, &fuse.file());
@@ -66,9 +70,7 @@ fn a_client_that_keeps_its_maps_busy_is_lost_and_harms_no_other() {
 #[test]
 fn a_killed_copier_loses_nothing_but_the_job_on_its_way() {
     let name = "a_killed_copier_loses_nothing_but_the_job_on_its_way";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch: _scratch }) = stage(name) else { return };
     let (target, neighbour) = (Target::start(&program, UID, "-".as_ref()), Target::start(&program, UID, "-".as_ref()));
     runtime().block_on(async {
         let mut service = Service::new(&profil);
@@ -103,9 +105,7 @@ fn a_killed_copier_loses_nothing_but_the_job_on_its_way() {
 #[test]
 fn a_copier_that_is_stopped_is_replaced() {
     let name = "a_copier_that_is_stopped_is_replaced";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch: _scratch }) = stage(name) else { return };
     let (target, neighbour) = (Target::start(&program, UID, "-".as_ref()), Target::start(&program, UID, "-".as_ref()));
     runtime().block_on(async {
         let mut service = Service::new(&profil);
@@ -124,9 +124,7 @@ fn a_copier_that_is_stopped_is_replaced() {
 #[test]
 fn a_copier_has_the_uid_of_its_clients_and_no_privileges() {
     let name = "a_copier_has_the_uid_of_its_clients_and_no_privileges";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch: _scratch }) = stage(name) else { return };
     for uid in [UID, 0] {
         let target = Target::start(&program, uid, "-".as_ref());
         runtime().block_on(async {
@@ -158,9 +156,7 @@ fn a_copier_has_the_uid_of_its_clients_and_no_privileges() {
 #[test]
 fn a_run_goes_to_all_buffers_that_it_spans() {
     let name = "a_run_goes_to_all_buffers_that_it_spans";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch: _scratch }) = stage(name) else { return };
     let target = Target::start(&program, UID, "-".as_ref());
     runtime().block_on(async {
         let mut service = Service::new(&profil);
@@ -189,9 +185,7 @@ fn a_run_goes_to_all_buffers_that_it_spans() {
 #[test]
 fn a_flush_larger_than_a_message_is_written_whole() {
     let name = "a_flush_larger_than_a_message_is_written_whole";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch: _scratch }) = stage(name) else { return };
     let target = Target::start(&program, UID, "-".as_ref());
     runtime().block_on(async {
         let mut service = Service::new(&profil);
@@ -206,10 +200,8 @@ fn a_flush_larger_than_a_message_is_written_whole() {
 #[test]
 fn buffers_that_user_space_serves_are_refused() {
     let name = "buffers_that_user_space_serves_are_refused";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let Some(fuse) = fuse_or_skip(name, &scratch) else { return };
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch }) = stage(name) else { return };
+    let Some(fuse) = feature::fuse(name, &scratch) else { return };
     runtime().block_on(async {
         let mut service = Service::new(&profil);
         let mut target = Target::start(&program, UID, &fuse.file());
@@ -234,10 +226,8 @@ fn buffers_that_user_space_serves_are_refused() {
 #[test]
 fn buffers_that_user_space_serves_later_take_no_more() {
     let name = "buffers_that_user_space_serves_later_take_no_more";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let Some(fuse) = fuse_or_skip(name, &scratch) else { return };
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
+    let Some(Stage { profil, program, scratch }) = stage(name) else { return };
+    let Some(fuse) = feature::fuse(name, &scratch) else { return };
     let mut mapper = Target::start(&program, UID, &fuse.file());
     let mut faulter = Target::start(&program, 0, "-".as_ref());
     runtime().block_on(async {
@@ -258,15 +248,13 @@ fn buffers_that_user_space_serves_later_take_no_more() {
 #[test]
 fn a_user_who_parks_copiers_for_good_gets_no_more() {
     let name = "a_user_who_parks_copiers_for_good_gets_no_more";
-    let Some(profil) = profil_or_skip(name) else { return };
-    let scratch = Scratch::new();
-    let Some(fuse) = fuse_or_skip(name, &scratch) else { return };
+    let Some(Stage { profil, program, scratch }) = stage(name) else { return };
+    let Some(fuse) = feature::fuse(name, &scratch) else { return };
     let over = scratch.path("overlay");
     let Some(file) = fuse::overlay(&scratch.path("fuse"), &over) else {
         skip(name, "cannot mount an overlay over FUSE");
         return;
     };
-    let program = scratch.build_as("copier_client", "client", &["-pthread"]);
     runtime().block_on(async {
         let mut service = Service::new(&profil);
         let mut targets = Vec::new();

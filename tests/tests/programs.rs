@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use profil_tests::profil::binary;
-use profil_tests::{Run, Scratch, Truth, feature, patience};
+use profil_tests::{Daemon, Run, Scratch, Truth, feature};
 
 /// Folder of libprofil.so, which lies beside the program.
 fn library_folder() -> String {
@@ -176,28 +176,6 @@ fn without_a_service_libc_counts_and_only_profil_debug_makes_a_word_of_it() {
     assert!(truth.of("all") > 70.0, "{truth:?}");
 }
 
-/// A `profil daemon --service-only`; ended when dropped.
-struct Daemon(Child);
-
-impl Daemon {
-    fn start(socket: &Path) -> Daemon {
-        let mut command = Command::new(binary());
-        command.args(["daemon", "--service-only", "--socket"]).arg(socket).stdin(Stdio::null());
-        let daemon = Daemon(command.spawn().expect("profil runs"));
-        patience::until("the daemon listens", || socket.exists().then_some(()));
-        daemon
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // SAFETY: the child has not been waited for, so the PID is its own.
-        unsafe { libc::kill(self.0.id() as i32, libc::SIGTERM) };
-        // It is ours, and ends on that signal.
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_program_linked_with_lprofil_asks_the_daemon() {
     let scratch = Scratch::new();
@@ -205,11 +183,10 @@ fn a_program_linked_with_lprofil_asks_the_daemon() {
     let (search, run_path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
     let flags = [&*search, "-Wl,--no-as-needed", "-lprofil", &run_path];
     let target = scratch.build_as("conventions", "linked", &flags);
-    let socket = scratch.path("socket");
-    let _daemon = Daemon::start(&socket);
+    let daemon = Daemon::start(&scratch);
     for convention in ["bsd", "glibc"] {
         let mut command = Command::new(&target);
-        command.arg("shares").env("PROFIL_SOCKET", &socket);
+        command.arg("shares").env("PROFIL_SOCKET", daemon.socket());
         command.env("PROFIL_CONVENTION", convention).env("PROFIL_HZ", "1000");
         let (truth, stderr) = output(command.env("PROFIL_DEBUG", "1"));
         assert_eq!(stderr, "", "libc is not asked");

@@ -2,9 +2,7 @@
 //! leaves nothing behind.
 
 use std::fs;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 
 use profil_tests::attacker::{self, Attack, Attacker};
 use profil_tests::{Daemon, Scratch, feature};
@@ -179,45 +177,15 @@ fn a_buffer_whose_page_faults_user_space_serves_is_refused() {
     scene.daemon.stop();
 }
 
-/// A mounted file system; unmounted when dropped.
-struct Mount(std::ffi::CString);
-
-impl Mount {
-    /// Mounts what the holder of a descriptor of `/dev/fuse` serves, for the attacker, as fusermount(1) does for users.
-    fn fuse(place: &Path, device: &fs::File) -> Mount {
-        fs::create_dir(place).expect("a folder in our own");
-        let place = std::ffi::CString::new(place.as_os_str().as_encoded_bytes()).expect("a path without NUL");
-        let uid = attacker::UID;
-        let options = format!("fd={},rootmode=40000,user_id={uid},group_id={uid}\0", device.as_raw_fd());
-        let flags = libc::MS_NOSUID | libc::MS_NODEV;
-        // SAFETY: all strings end in NUL and live through the call.
-        let mounted =
-            unsafe { libc::mount(c"fuse".as_ptr(), place.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
-        assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
-        Mount(place)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // SAFETY: the string ends in NUL.
-        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
-    }
-}
-
 #[test]
 fn a_buffer_of_a_file_whose_pages_user_space_serves_is_refused() {
     const TEST: &str = "a_buffer_of_a_file_whose_pages_user_space_serves_is_refused";
-    if !feature::has_file(TEST, "/dev/fuse") {
-        return;
-    }
     let mut scene = scene();
+    let Some(fuse) = feature::fuse(TEST, &scene.scratch) else { return };
     let before = scene.daemon.descriptors();
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("root may open it");
-    let place = scene.scratch.path("mount");
-    let _mount = Mount::fuse(&place, &device);
-    let mut command = scene.attacker.command(attacker::UID, &["fuse", place.to_str().expect("a path in UTF-8")]);
-    let output = command.stderr(device).output().expect("the attacker runs");
+    let file = fuse.file();
+    let mut command = scene.attacker.command(attacker::UID, &["fuse", file.to_str().expect("a path in UTF-8")]);
+    let output = command.output().expect("the attacker runs");
     let text = String::from_utf8(output.stdout).expect("UTF-8 from the attacker");
     assert_eq!(text, format!("fuse {EFAULT}\nfuse_by_glibc 0\n"), "{}", output.status);
     scene.daemon.await_calm(before);
@@ -229,24 +197,19 @@ fn a_buffer_of_a_file_whose_pages_user_space_serves_is_refused() {
 #[test]
 fn a_client_whose_pages_never_come_is_dropped() {
     const TEST: &str = "a_client_whose_pages_never_come_is_dropped";
-    if !feature::has_file(TEST, "/dev/fuse") {
-        return;
-    }
     let mut scene = scene();
+    let Some(fuse) = feature::fuse(TEST, &scene.scratch) else { return };
     let before = scene.daemon.descriptors();
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("root may open it");
-    let place = scene.scratch.path("mount");
-    let mount = Mount::fuse(&place, &device);
-    let mut command = scene.attacker.command(attacker::UID, &["fuse-park", place.to_str().expect("a path in UTF-8")]);
-    command.stderr(device);
-    let parked = Attack::of(command);
+    let file = fuse.file();
+    let parked =
+        Attack::of(scene.attacker.command(attacker::UID, &["fuse-park", file.to_str().expect("a path in UTF-8")]));
     assert_eq!(parked.happened.one("on"), 0);
     profil_tests::patience::until("the service drops the client", || {
         scene.daemon.log().contains("profiling of process").then_some(())
     });
     let other = scene.attacker.start(65_533, &["clients", "1"]);
     assert_eq!(other.happened.all("errno"), [0], "another user is served");
-    drop((other, parked, mount));
+    drop((other, parked, fuse));
     scene.daemon.await_calm(before);
     scene.daemon.stop();
 }

@@ -1,12 +1,13 @@
 //! Buffers that are not the caller's private writable memory.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use profil_common::wire::{Area, Call, reply_flags};
 
 use crate::connection::{CALL, ask};
-use crate::{fork, fuse, hold, tell};
+use crate::{hold, tell};
 
 /// Bytes of each buffer.
 const BYTES: usize = 1 << 16;
@@ -113,18 +114,11 @@ pub fn userfaultfd(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A buffer that is a private mapping of a file whose pages never come. Standard error is the `/dev/fuse` of the file
-/// system that the suite has mounted at `mount`.
-pub fn fuse(path: &Path, mount: &str) -> io::Result<()> {
-    use std::os::fd::{AsFd as _, AsRawFd as _};
-    let kernel = io::stderr().as_fd().try_clone_to_owned()?;
-    let server = fork::child(|| fuse::serve(kernel.into()))?;
-    let file = std::fs::File::open(Path::new(mount).join(fuse::NAME))?;
+/// A buffer that is a private mapping of a file whose pages never come.
+pub fn fuse(path: &Path, file: &str) -> io::Result<()> {
+    let file = std::fs::File::open(file)?;
     let start = map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE, file.as_raw_fd())?;
-    // While there is somebody to answer the flush.
-    drop(file);
     attempt(path, "fuse", area(start));
-    fork::signal(server, libc::SIGKILL);
     Ok(())
 }
 
@@ -139,12 +133,9 @@ pub fn park(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A buffer over which a file whose pages never come is mapped after the call; otherwise as [`fuse()`].
-pub fn fuse_park(path: &Path, mount: &str) -> io::Result<()> {
-    use std::os::fd::{AsFd as _, AsRawFd as _};
-    let kernel = io::stderr().as_fd().try_clone_to_owned()?;
-    let server = fork::child(|| fuse::serve(kernel.into()))?;
-    let file = std::fs::File::open(Path::new(mount).join(fuse::NAME))?;
+/// A buffer over which a file whose pages never come is mapped after the call.
+pub fn fuse_park(path: &Path, file: &str) -> io::Result<()> {
+    let file = std::fs::File::open(file)?;
     let start = map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
     let area = Area { offset: (park as *const () as u64).saturating_sub(4 << 20), scale: 512, ..area(start) };
     tell("on", ask(path, CALL, &[area]).map_or(-1, |(reply, _)| reply.errno as i32));
@@ -152,9 +143,7 @@ pub fn fuse_park(path: &Path, mount: &str) -> io::Result<()> {
     let place = start as *mut libc::c_void;
     // SAFETY: replaces a mapping of our own, which nothing here reads.
     unsafe { libc::mmap(place, BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0) };
-    drop(file);
     hold_and_burn();
-    fork::signal(server, libc::SIGKILL);
     Ok(())
 }
 

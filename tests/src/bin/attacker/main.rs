@@ -9,7 +9,6 @@ mod connection;
 mod deaths;
 mod floods;
 mod fork;
-mod fuse;
 mod identity;
 mod limits;
 mod messages;
