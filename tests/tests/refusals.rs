@@ -101,6 +101,7 @@ fn a_user_without_rights_is_told_which_are_missing() {
         (&["record", "-a", "-d", "100ms", "-o", "/dev/null"] as &[_], "CAP_"),
         (&["attach", "-d", "100ms", "-p", &root_s], "CAP_SYS_PTRACE"),
         (&["attach", "-d", "100ms", "-p", &nobody_s], "CAP_BPF"),
+        (&["daemon", "--service-only", "--socket", "/nowhere/socket"], "CAP_BPF"),
     ] {
         let (status, text) = told(as_nobody(&copy).args(arguments).output());
         assert_eq!(status, 3, "{arguments:?}: {text}");

@@ -11,6 +11,7 @@ use crate::clock::ClockError;
 use crate::launch::LaunchError;
 use crate::privileges::{self, Operation, PermissionError};
 use crate::record::RecordError;
+use crate::service::ServiceError;
 use crate::session::SessionError;
 use crate::sink::target::BadBuffer;
 use crate::target_object::TargetObjectError;
@@ -95,8 +96,14 @@ pub fn verifier_log(error: &anyhow::Error) -> Option<&str> {
 
 /// The error of the session that an error is, if it is one.
 fn session_error(error: &anyhow::Error) -> Option<&SessionError> {
-    match (error.downcast_ref::<RecordError>(), error.downcast_ref::<AttachError>()) {
-        (Some(RecordError::Session(error)), _) | (_, Some(AttachError::Session(error))) => Some(error),
+    if let Some(RecordError::Session(error)) = error.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(AttachError::Session(error)) = error.downcast_ref() {
+        return Some(error);
+    }
+    match error.downcast_ref() {
+        Some(ServiceError::Session(error)) => Some(error),
         _ => None,
     }
 }
@@ -154,6 +161,9 @@ fn operation(error: &anyhow::Error) -> Option<Operation> {
             RecordError::Clock(error) => operation_of_clock(error),
             _ => None,
         };
+    }
+    if let Some(ServiceError::Clock(error)) = error.downcast_ref() {
+        return operation_of_clock(error);
     }
     let memory = match error.downcast_ref::<AttachError>() {
         Some(AttachError::Clock(error)) => return operation_of_clock(error),
