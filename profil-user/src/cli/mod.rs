@@ -5,6 +5,7 @@ pub mod attach_view;
 pub mod daemon;
 pub mod doctor;
 pub mod failure;
+pub mod input;
 pub mod interrupt;
 pub mod launched;
 pub mod misspelt;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::cli::failure::{self, usage};
+use crate::cli::input::DEFAULT_FILE;
 use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::launched::{Launched, Stay, Stopped};
 use crate::cli::progress::{Progress, Verbosity};
-use crate::cli::report::DEFAULT_FILE;
 use crate::cli::selection::{FilterArgs, TargetArgs};
 use crate::cli::{remarks, talk, values, verbose};
 use crate::launch::Launching;

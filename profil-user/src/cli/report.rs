@@ -1,24 +1,17 @@
 //! `profil report`: a profile as a table.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use regex_lite::Regex;
 
-use crate::pprof::{self, ReadError};
+use crate::cli::input::InputArgs;
 use crate::profile::Profile;
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::report::table::Layout;
 use crate::report::{By, Report, machine, table};
-use crate::symbols::debug_files::DebugFiles;
-use crate::symbols::debuginfod::Debuginfod;
-use crate::symbols::late;
-
-/// File that `record` writes and the views read when none is named.
-pub const DEFAULT_FILE: &str = "profile.pb.gz";
 
 /// Rows of the table when no limit is given.
 const DEFAULT_LIMIT: usize = 30;
@@ -29,9 +22,8 @@ const NO_TICKS: u8 = 4;
 /// Shows where the time went.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
-    /// The profile: of profil, or any other pprof file; - is standard input
-    #[arg(value_name = "FILE", default_value = DEFAULT_FILE)]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub input: InputArgs,
 
     /// What to add ticks up by
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Function)]
@@ -44,10 +36,6 @@ pub struct ReportArgs {
     /// Show only rows whose name (of what --by says) matches; shares stay those of the whole
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<Regex>,
-
-    /// Directory with debug files, laid out like /usr/lib/debug, for code without a name; may be given several times
-    #[arg(long, value_name = "DIR")]
-    pub debug_dir: Vec<PathBuf>,
 
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
@@ -71,9 +59,7 @@ pub struct ReportArgs {
 /// # Errors
 /// The file cannot be read or is no profile, or standard output fails otherwise than by its reader going away.
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
-    let mut profile = load(&args.file)?;
-    let mut debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
-    late::name_unnamed(&mut profile, &mut debug_files);
+    let profile = args.input.load()?;
     let report = Report::new(&profile, args.by, |name| args.filter.as_ref().is_none_or(|filter| filter.is_match(name)));
     match print(&report, &args) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
@@ -83,21 +69,6 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         talk(&profile, &report, &args);
     }
     Ok(if report.counted == 0 { ExitCode::from(NO_TICKS) } else { ExitCode::SUCCESS })
-}
-
-/// Reads a profile for a view, and says what to do when there is none.
-///
-/// # Errors
-/// The file is not there, cannot be read, or is no profile.
-pub fn load(path: &Path) -> anyhow::Result<Profile> {
-    let read = if path == Path::new("-") { pprof::read(io::stdin().lock()) } else { pprof::read_file(path) };
-    match read {
-        Err(ReadError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => bail!(
-            "cannot open {}: no such file; record one first: `profil -- CMD`, or name one: `profil report FILE`",
-            path.display()
-        ),
-        read => read.with_context(|| format!("cannot show {}", path.display())),
-    }
 }
 
 fn print(report: &Report, args: &ReportArgs) -> io::Result<()> {
@@ -138,28 +109,5 @@ fn talk(profile: &Profile, report: &Report, args: &ReportArgs) {
     if let Some(misses) = misses_line(&profile.tally) {
         let _ = writeln!(to, "{misses}");
     }
-    let _ = writeln!(to, "{}", summary_line(&profile.tally, &profile.clock, RunFile::Read(&args.file)));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_file_says_how_to_get_one() {
-        let error = load(Path::new("no/such/profile.pb.gz")).unwrap_err();
-        insta::assert_snapshot!(format!("{error:#}"), @"cannot open no/such/profile.pb.gz: no such file; record one first: `profil -- CMD`, or name one: `profil report FILE`");
-    }
-
-    #[test]
-    fn another_file_is_named_for_what_it_is() {
-        let directory = tempfile::tempdir().unwrap();
-        let error = |name: &str, content: &[u8]| {
-            let path = directory.path().join(name);
-            std::fs::write(&path, content).unwrap();
-            format!("{:#}", load(&path).unwrap_err()).replace(&directory.path().display().to_string(), "DIR")
-        };
-        insta::assert_snapshot!(error("gmon.out", b"gmon\x01\0\0\0"), @"cannot show DIR/gmon.out: cannot read the profile: the file is not a pprof profile but gmon.out, the input of gprof");
-        insta::assert_snapshot!(error("empty", b""), @"cannot show DIR/empty: cannot read the profile: the file is empty; was the recording cut short?");
-    }
+    let _ = writeln!(to, "{}", summary_line(&profile.tally, &profile.clock, RunFile::Read(&args.input.file)));
 }
