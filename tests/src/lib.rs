@@ -4,6 +4,7 @@
 //! profile's [`Report`] says with the [`Truth`] that the target measured itself and printed.
 
 pub mod attacker;
+pub mod cgroup;
 pub mod daemon;
 pub mod feature;
 pub mod fuse;
@@ -15,6 +16,7 @@ pub mod running;
 pub mod scratch;
 pub mod truth;
 
+pub use cgroup::Cgroup;
 pub use daemon::Daemon;
 pub use profil::{Profil, Recorded, Recording};
 pub use report::{By, Report, Row};

@@ -2,10 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
-use profil_tests::{By, Profil, Report, Running, Scratch, feature};
+use profil_tests::{By, Cgroup, Profil, Report, Running, Scratch, feature};
 
 /// Records a program of one place under `profil -- CMD`.
 fn report(options: &[&str], where_: &str, by: By) -> (Report, f64) {
@@ -173,26 +172,6 @@ fn cpus_select_ticks() {
     }
 }
 
-/// A control group of the second hierarchy; removed when dropped.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn new() -> Option<Cgroup> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?.to_owned();
-        let group = PathBuf::from(mount).join(format!("profil-test-{}", std::process::id()));
-        fs::create_dir(&group).ok()?;
-        Some(Cgroup(group))
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        // It fails while a process is left in it; then the test has failed already.
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_control_group_selects_processes() {
     let Some(group) = Cgroup::new() else {
@@ -200,7 +179,7 @@ fn a_control_group_selects_processes() {
         return;
     };
     let scratch = Scratch::new();
-    let path = group.0.display().to_string();
+    let path = group.path().display().to_string();
     let enter = format!("echo $$ > {path}/cgroup.procs; exec \"$@\"");
     let inside = ["sh", "-c", &enter, "sh"];
     let (report, ratio) = filtered(&scratch, &["-G", &path], burning(&scratch, &inside));
@@ -217,13 +196,13 @@ fn a_recording_of_a_control_group_ends_when_the_group_is_removed() {
         return;
     };
     let scratch = Scratch::new();
-    let path = group.0.display().to_string();
+    let path = group.path().display().to_string();
     let enter = format!("echo $$ > {path}/cgroup.procs; exec \"$@\"");
     let mut target = Running::of(burning(&scratch, &["sh", "-c", &enter, "sh"]));
     let recording = Profil::record(&scratch, &["-F", "1999", "-G", &path]).start();
     target.go();
     let (_, truth) = target.finish();
-    fs::remove_dir(&group.0).expect("nobody is left in it");
+    fs::remove_dir(group.path()).expect("nobody is left in it");
     let recorded = recording.wait();
     assert_eq!(recorded.code(), 0, "{recorded:?}");
     let report = recorded.report(By::Function);

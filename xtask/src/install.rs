@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -59,16 +59,22 @@ fn forget_cargo(command: &mut Command, workspace: &Workspace) {
     };
 }
 
-/// Builds, then copies the binary, the library and its header to `prefix`, as root where the folder is not ours.
+/// Builds, then copies the binary, the library and its header, the manual pages and the completions to `prefix`, as root
+/// where the folder is not ours.
 ///
 /// The library goes into a folder of its own: it is preloaded by its path, and a linker finds it with `-L`.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
     build(workspace)?;
-    let files = [
-        (workspace.profil(), "bin/profil", "755"),
-        (workspace.libprofil(), "lib/profil/libprofil.so", "755"),
-        (workspace.root().join("profil-shim/include/profil.h"), "include/profil.h", "644"),
+    let mut files = vec![
+        (workspace.profil(), "bin/profil".to_owned(), "755"),
+        (workspace.libprofil(), "lib/profil/libprofil.so".to_owned(), "755"),
+        (workspace.root().join("profil-shim/include/profil.h"), "include/profil.h".to_owned(), "644"),
     ];
+    let folder = workspace.target().join("manual");
+    // Pages of verbs that are no more would be installed too.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    files.extend(write_manual(workspace, &folder)?.into_iter().map(|(from, to)| (from, to, "644")));
     for (from, to, mode) in files {
         let to = prefix.join(to);
         let mut install = if is_writable(&to) {
@@ -80,6 +86,30 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<()> {
         println!("{}", to.display());
     }
     Ok(())
+}
+
+/// Writes what the binary says of itself into `folder`: manual pages, and completions under the names that the shells look
+/// for. Returns each with the place below a prefix where it belongs.
+fn write_manual(workspace: &Workspace, folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    command::run(Command::new(workspace.profil()).arg("manual").arg(folder))?;
+    let mut files = Vec::new();
+    for page in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let page = page?;
+        files.push((page.path(), format!("share/man/man1/{}", page.file_name().display())));
+    }
+    let completions = [
+        ("bash", "share/bash-completion/completions/profil"),
+        ("zsh", "share/zsh/site-functions/_profil"),
+        ("fish", "share/fish/vendor_completions.d/profil.fish"),
+    ];
+    for (shell, place) in completions {
+        let script = Command::new(workspace.profil()).args(["completions", shell]).output();
+        let script = script.with_context(|| format!("cannot run {}", workspace.profil().display()))?;
+        let path = folder.join(shell);
+        std::fs::write(&path, script.stdout).with_context(|| format!("cannot write {}", path.display()))?;
+        files.push((path, place.to_owned()));
+    }
+    Ok(files)
 }
 
 /// Whether we may write the file: in its folder, or in the nearest one above it that exists.

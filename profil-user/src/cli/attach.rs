@@ -31,6 +31,12 @@ use crate::target_object::TargetObject;
 /// Ticks per second of CPU time when none are asked for: the clock of profil(2).
 const DEFAULT_HZ: f64 = 100.0;
 
+/// Examples of `profil attach`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil attach -p 1234 -d 2                          where in its text it spends its time\n  \
+    profil attach -p 1234 --buf buf --offset main -d 2  count from main on, into its own array buf\n  \
+    profil attach -p 1234 -d 10 -o gmon.out             a file for gprof";
+
 /// Counts a region of a process's text into bins, as profil(2) does, and into its own buffer.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AttachArgs {

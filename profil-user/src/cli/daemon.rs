@@ -16,6 +16,11 @@ use crate::service::{self, Limits, Listener, Service};
 /// Rate of the clock: the fastest that a program can ask for.
 const CLOCK_HZ: f64 = 1000.0;
 
+/// Examples of `profil daemon`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil daemon --service-only                  serve all programs of this host at /run/profil.sock\n  \
+    profil daemon --service-only --socket ./sock  programs find it by PROFIL_SOCKET";
+
 /// Serves profil(3) to every program that preloads libprofil.so or is linked with it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct DaemonArgs {

@@ -9,6 +9,11 @@ use serde::Serialize;
 
 use crate::doctor::{self, Paint, Report};
 
+/// Examples of `profil doctor`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil doctor          what this machine and user can do\n  \
+    profil doctor -p 1234  what is special about a process";
+
 /// Say what this machine and user can do, what is missing, and how to cure it
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {

@@ -8,6 +8,7 @@ pub mod failure;
 pub mod input;
 pub mod interrupt;
 pub mod launched;
+pub mod manual;
 pub mod misspelt;
 pub mod progress;
 pub mod record;
@@ -33,7 +34,7 @@ use failure::Launching;
 /// Flat profiles only: no call stacks.
 #[derive(Parser, Debug)]
 #[command(name = "profil", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
-#[command(after_help = "EXAMPLES\n  profil -- CMD ARGS...     run a command and show where its time goes\n  \
+#[command(after_help = "EXAMPLES\n  profil -- ./work          run a command and show where its time goes\n  \
     profil -p 1234 -d 10      look at a running process for ten seconds\n  \
     profil report             show the last profile again\n  \
     profil doctor             say what this machine can do\n\n\
@@ -51,26 +52,42 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Verb {
     /// Record a profile of processes or of a command (the default verb)
+    #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
     /// profil(2) for another process: count a region of its text into bins, and into its own buffer
+    #[command(after_help = attach::EXAMPLES)]
     Attach(attach::AttachArgs),
     /// Give a command profil(3), sprofil(3) and gcc -pg that the kernel counts for
+    #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
     /// Serve profil(3) for every program that preloads libprofil.so
+    #[command(after_help = daemon::EXAMPLES)]
     Daemon(daemon::DaemonArgs),
     /// Write bins into the programs of one user: started by the service, never by hand
     #[command(hide = true)]
     Copier(CopierArgs),
     /// Show a recorded profile
+    #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
+    #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
     /// Print a completion script
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages: for packages
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
 }
+
+/// Examples of `profil completions`, each run by the suite.
+const COMPLETIONS_EXAMPLES: &str = "EXAMPLES\n  \
+    profil completions bash > profil        for /etc/bash_completion.d\n  \
+    profil completions zsh > _profil        for a folder of $fpath\n  \
+    profil completions fish > profil.fish   for ~/.config/fish/completions";
 
 /// Runs the command line and returns the exit status.
 pub fn main() -> ExitCode {
@@ -93,6 +110,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
+        Some(Verb::Manual(args)) => (manual::run(&args, Cli::command()), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };
     result.map_err(failure::explain).unwrap_or_else(|error| {
@@ -134,5 +152,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_shows_examples() {
+        let command = Cli::command();
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()).chain([&command]) {
+            let text = verb.get_after_help().map(|text| text.to_string()).unwrap_or_default();
+            assert!(text.starts_with("EXAMPLES\n  profil"), "profil {}: {text:?}", verb.get_name());
+        }
     }
 }

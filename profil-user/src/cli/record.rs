@@ -41,6 +41,15 @@ const POLL: Duration = Duration::from_millis(250);
 /// Shortest pause between two looks: a fork storm wakes us for each process.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Examples of `profil record`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil -- ./work                                    a command and all that it starts, to its end\n  \
+    profil -p 1234 -d 10                                a running process, for ten seconds\n  \
+    profil -a -d 5 -o host.pb.gz                        everything that runs on this host\n  \
+    profil -G nginx.service -d 10                       a systemd unit, or any control group\n  \
+    profil -p 1234 -d 10 -K                             what the kernel does for it, at its own addresses\n  \
+    profil -p 1234 -d 10 --json | python3 -m json.tool  for a script";
+
 /// Records a profile.
 #[derive(clap::Args, Clone, Debug)]
 pub struct RecordArgs {

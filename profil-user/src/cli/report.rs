@@ -19,9 +19,17 @@ const DEFAULT_LIMIT: usize = 30;
 /// Exit status when the profile has no tick.
 const NO_TICKS: u8 = 4;
 
+/// Examples of `profil report`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil report                                the last recording, by function\n  \
+    profil report --by object host.pb.gz         another one, by program and library\n  \
+    profil report --filter '^hash' --limit 5     some functions only; shares stay those of the whole\n  \
+    profil report --json | python3 -m json.tool  for a script";
+
 /// Shows where the time went.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
+    /// Which profile
     #[command(flatten)]
     pub input: InputArgs,
 

@@ -22,6 +22,13 @@ use crate::rate::Rate;
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::service::{self, DEFAULT_HZ, Limits, Listener, Service, ServiceReport};
 
+/// Examples of `profil run`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil run -- ./split                   a program that calls profil(3) or was built with gcc -pg\n  \
+    profil run -F 1000 -- ./split           at 1,000 ticks a second\n  \
+    profil run --convention bsd -- ./split  its calls are those of 4.4BSD\n  \
+    profil run --zero-copy -- ./split       the kernel counts in its own pages";
+
 /// Gives a command the kernel's profil(2).
 #[derive(clap::Args, Clone, Debug)]
 pub struct RunArgs {
