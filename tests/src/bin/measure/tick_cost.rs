@@ -12,7 +12,7 @@ use profil_user::clock::Clock;
 use profil_user::lanes::Lanes;
 use profil_user::probe::Features;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
-use profil_user::session::{LaneUse, Session, SessionConfig};
+use profil_user::session::{LaneUse, PoolUse, Session, SessionConfig};
 
 use crate::Effort;
 use crate::load::{self, Load};
@@ -75,7 +75,9 @@ fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     let mut unprofiled = unprofiled(pace)?;
     let mut wanted = [
         dense(pace, load.pid())?,
+        dense_in_pool(pace, load.pid())?,
         dense_in_slot(pace, load.pid())?,
+        dense_by_table(pace, load.pid())?,
         zero_copy(pace, load.pid())?,
         sparse(pace, load.pid())?,
     ];
@@ -156,21 +158,50 @@ fn dense(pace: Pace, pid: u32) -> Result<Subject> {
 }
 
 /// As `run` and the daemon have it: any number of processes.
+fn dense_in_pool(pace: Pace, pid: u32) -> Result<Subject> {
+    let pool = |config| SessionConfig { pool: PoolUse::Wanted, ..config };
+    subject("dense bin, any process", 45.0, pace, pool, 0, |session| {
+        let region = everywhere()?;
+        let bins = session.take_pool()?.take(region.nbins).context("room in the pool")?;
+        count_in(session, pid, &RangeTable::single(region), bins)
+    })
+}
+
+/// The same, for who finds no room in the pool.
 fn dense_in_slot(pace: Pace, pid: u32) -> Result<Subject> {
     subject(
-        "dense bin, any process",
+        "dense bin, any process, own array",
         45.0,
         pace,
         |config| config,
         0,
         |session| {
             let region = everywhere()?;
-            let bins = Bins::new(region.nbins)?;
-            session.set_bins(0, &RangeTable::single(region), &bins)?;
-            session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
-            Ok(Some(CountedIn::Bins { _bins: bins }))
+            count_in(session, pid, &RangeTable::single(region), Bins::new(region.nbins)?)
         },
     )
+}
+
+/// The same, for sprofil(3) with an overflow entry.
+fn dense_by_table(pace: Pace, pid: u32) -> Result<Subject> {
+    subject(
+        "dense bin, any process, own array, table",
+        45.0,
+        pace,
+        |config| config,
+        0,
+        |session| {
+            let region = everywhere()?;
+            let table = RangeTable { otherwise: 0, ..RangeTable::single(region) };
+            count_in(session, pid, &table, Bins::new(region.nbins)?)
+        },
+    )
+}
+
+fn count_in(session: &mut Session, pid: u32, ranges: &RangeTable, bins: Bins) -> Result<Option<CountedIn>> {
+    session.set_bins(0, ranges, &bins)?;
+    session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
+    Ok(Some(CountedIn::Bins { _bins: bins }))
 }
 
 fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
@@ -194,7 +225,7 @@ fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
 
 /// The whole of the lower half of the address space: every pc is in a bin.
 fn everywhere() -> Result<Region> {
-    let request = Request { offset: 0, scale: 1, bufsiz: 8 << 20, width: 2 };
+    let request = Request { offset: 0, scale: 1, bufsiz: 64 << 10, width: 2 };
     Ok(Region { pre_shift: 30, ..Region::new(Convention::Glibc, request)?.context("a region")? })
 }
 
