@@ -45,7 +45,7 @@ impl Pace {
 /// A program under test.
 struct Subject {
     what: &'static str,
-    limit: f64,
+    limit: Option<f64>,
     program: OwnedFd,
     /// Keeps the maps and hooks; none for the empty program.
     session: Option<Session>,
@@ -77,7 +77,6 @@ fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
         dense(pace, load.pid())?,
         dense_in_pool(pace, load.pid())?,
         dense_in_slot(pace, load.pid())?,
-        dense_by_table(pace, load.pid())?,
         zero_copy(pace, load.pid())?,
         sparse(pace, load.pid())?,
     ];
@@ -102,7 +101,7 @@ fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     };
     let mut figures = vec![figure(empty, "", None)];
     figures.extend([unprofiled].into_iter().chain(wanted).map(|subject| {
-        let limit = pace.limited.then_some(Limit::AtMost(subject.limit));
+        let limit = subject.limit.filter(|_| pace.limited).map(Limit::AtMost);
         figure(subject, ", over empty", limit)
     }));
     Ok(figures)
@@ -139,7 +138,7 @@ fn turn(subject: &Subject, pace: Pace) -> Result<Turn> {
 fn empty() -> Result<Subject> {
     let program = [Instruction::set(0, 0), Instruction::exit()];
     let program = bpf::load_program(ProgramKind::PerfEvent, &program, 0).map_err(|failure| failure.error)?;
-    Ok(Subject { what: "empty program", limit: 0.0, program, session: None, _counted_in: None, readings: Vec::new() })
+    Ok(Subject { what: "empty program", limit: None, program, session: None, _counted_in: None, readings: Vec::new() })
 }
 
 fn unprofiled(pace: Pace) -> Result<Subject> {
@@ -171,29 +170,13 @@ fn dense_in_pool(pace: Pace, pid: u32) -> Result<Subject> {
 fn dense_in_slot(pace: Pace, pid: u32) -> Result<Subject> {
     subject(
         "dense bin, any process, own array",
-        45.0,
+        None,
         pace,
         |config| config,
         0,
         |session| {
             let region = everywhere()?;
             count_in(session, pid, &RangeTable::single(region), Bins::new(region.nbins)?)
-        },
-    )
-}
-
-/// The same, for sprofil(3) with an overflow entry.
-fn dense_by_table(pace: Pace, pid: u32) -> Result<Subject> {
-    subject(
-        "dense bin, any process, own array, table",
-        45.0,
-        pace,
-        |config| config,
-        0,
-        |session| {
-            let region = everywhere()?;
-            let table = RangeTable { otherwise: 0, ..RangeTable::single(region) };
-            count_in(session, pid, &table, Bins::new(region.nbins)?)
         },
     )
 }
@@ -245,7 +228,7 @@ fn sparse(pace: Pace, pid: u32) -> Result<Subject> {
 
 fn subject(
     what: &'static str,
-    limit: f64,
+    limit: impl Into<Option<f64>>,
     pace: Pace,
     config: impl FnOnce(SessionConfig) -> SessionConfig,
     mut flags: u32,
@@ -258,5 +241,6 @@ fn subject(
     let mut session = Session::load(&config(SessionConfig::new(settings)))?;
     let counted_in = prepare(&mut session)?;
     let program = session.program()?.try_clone_to_owned()?;
+    let limit = limit.into();
     Ok(Subject { what, limit, program, session: Some(session), _counted_in: counted_in, readings: Vec::new() })
 }
