@@ -39,7 +39,7 @@ pub use chunk::BinChunk;
 pub use convention::{Convention, ConventionError, Errno, Request};
 pub use counters::{Counters, Outcome};
 pub use event::{Event, EventKind};
-pub use process::{Process, Seat, process_flags, seat_index};
+pub use process::{NearRegion, Process, Seat, process_flags, seat_index};
 pub use region::{Range, RangeTable, Region};
 pub use row::{FrontRow, RowKey, TickRecord, row_flags};
 pub use settings::{FILTER_CPUS, Fields, Settings, settings_flags};

@@ -24,6 +24,9 @@ pub const EVENT_RING_BYTES: u32 = 1 << 20;
 /// Bins of one element of a process's array: a power of two, whose remainder the verifier can bound.
 pub const BINS_PER_CHUNK: u32 = 256;
 
+/// Chunks in the pool, which all processes of a session share: 4 MiB. Bins that find no room there have arrays of their own.
+pub const POOL_CHUNKS: u32 = 4064;
+
 /// Largest number of bins of one process: 4 Mi, 16 MiB of kernel memory.
 pub const MAX_BINS: u32 = 4 << 20;
 

@@ -26,14 +26,15 @@ mod tests {
 
     use super::*;
     use crate::limits::{COMM_BYTES, MAX_RANGES};
-    use crate::{FILTER_CPUS, Fields, FrontRow, Range, Region, Seat};
+    use crate::{FILTER_CPUS, Fields, FrontRow, NearRegion, Range, Region, Seat};
 
     #[test]
     fn shared_types_have_no_padding() {
         assert_eq!(size_of::<Counters>(), 4 * 8 + 6 * 8 + 4 * 8 + 2 * 8);
         assert_eq!(size_of::<Event>(), 4 * 8 + 4 * 4 + COMM_BYTES);
         assert_eq!(size_of::<Process>(), 2 * 8 + 2 * 4);
-        assert_eq!(size_of::<Seat>(), 2 * 4 + size_of::<Process>());
+        assert_eq!(size_of::<NearRegion>(), 2 * 8 + 3 * 4 + 2 + 2);
+        assert_eq!(size_of::<Seat>(), 2 * 4 + size_of::<Process>() + size_of::<NearRegion>());
         assert_eq!(size_of::<Region>(), 8 + 4 * 4 + 8);
         assert_eq!(size_of::<Range>(), 2 * 8 + 2 * 4 + size_of::<Region>());
         assert_eq!(size_of::<RangeTable>(), 4 * 4 + 8 + MAX_RANGES * size_of::<Range>());

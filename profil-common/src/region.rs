@@ -119,8 +119,8 @@ pub struct RangeTable {
     pub nbins: u32,
     /// Bin that takes the pcs that are in no range: the overflow entry of sprofil(3); [`RangeTable::NO_BIN`] for none.
     pub otherwise: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// Chunk of the pool in which the bins begin; 0 when they are no bins of the pool.
+    pub first_chunk: u32,
     /// CPU time between two ticks of the process, ns; used when [`Settings::period_ns`](crate::Settings::period_ns) is 0.
     pub period_ns: u64,
     /// Sorted ranges; those from `len` on are unspecified.
@@ -134,7 +134,7 @@ impl RangeTable {
     /// A table without ranges, for `nbins` bins.
     pub fn empty(nbins: u32) -> RangeTable {
         let ranges = [Range::default(); MAX_RANGES];
-        RangeTable { len: 0, nbins, otherwise: RangeTable::NO_BIN, reserved: 0, period_ns: 0, ranges }
+        RangeTable { len: 0, nbins, otherwise: RangeTable::NO_BIN, first_chunk: 0, period_ns: 0, ranges }
     }
 
     /// A table with one region.

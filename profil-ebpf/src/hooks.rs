@@ -12,6 +12,7 @@ use aya_log_ebpf::debug;
 use profil_common::limits::COMM_BYTES;
 use profil_common::{Counters, Event, EventKind, Process, process_flags as pf};
 
+use crate::processes::Known;
 use crate::settings::setting;
 use crate::{atomic, maps, processes, tick};
 
@@ -28,7 +29,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
     }
     let parent = processes::find(parent_tgid);
     // SAFETY: the lookup returned a live value, and each field is read as one aligned word.
-    let parent = parent.map(|parent| unsafe { *parent });
+    let parent = parent.map(|parent| unsafe { *parent.process });
     match parent {
         Some(parent) if parent.flags & pf::FOLLOW != 0 => {
             let flags = parent.flags & (pf::SELECTED | pf::FOLLOW | pf::FROM_EXEC);
@@ -57,7 +58,7 @@ pub fn fork(ctx: RawTracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 pub fn exec(ctx: RawTracePointContext) -> u32 {
     let tgid = ctx.tgid();
-    let Some(process) = processes::find(tgid) else {
+    let Some(Known { process, .. }) = processes::find(tgid) else {
         return 0;
     };
     let image = new_image(cpu());
@@ -88,7 +89,7 @@ pub fn exec(ctx: RawTracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 pub fn exit(ctx: RawTracePointContext) -> u32 {
     let tgid = ctx.tgid();
-    let Some(process) = processes::find(tgid) else {
+    let Some(Known { process, .. }) = processes::find(tgid) else {
         return 0;
     };
     // SAFETY: a helper without arguments.
@@ -125,7 +126,7 @@ pub fn free(ctx: RawTracePointContext) -> u32 {
     if tid != tgid {
         return 0;
     }
-    let Some(process) = processes::find(tgid) else {
+    let Some(Known { process, .. }) = processes::find(tgid) else {
         return 0;
     };
     // SAFETY: the lookup returned a live value; a copy of aligned words.

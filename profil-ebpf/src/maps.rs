@@ -37,10 +37,10 @@ pub static RANGES: Array<RangeTable, { MAX_SLOTS as usize }, { BPF_F_MMAPABLE as
 #[btf_map]
 pub static BINS: ArrayOfMaps<Array<BinChunk, 1, BINS_FLAGS>, { MAX_SLOTS as usize }> = ArrayOfMaps::new();
 
-/// Dense bins of a session with one process that has any, in chunks; the loader sizes it. An array that is known when the
-/// program is loaded is indexed in place; one in [`BINS`] takes a call, and two more pages.
+/// Dense bins of many processes, or of the one that has any, in chunks; the loader sizes it. An array that is known when
+/// the program is loaded is indexed in place; one in [`BINS`] takes a call, and two more pages.
 #[btf_map]
-pub static SINGLE: Array<BinChunk, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+pub static POOL: Array<BinChunk, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// Lanes, by slot: four bins of 16 bits in each word. A process has mapped its own over its buffer.
 #[btf_map]

@@ -4,28 +4,56 @@
 //! CPUs at once, seats are not used: two CPUs could take the same one.
 
 use aya_ebpf::bindings::BPF_ANY;
-use profil_common::{Process, Seat, seat_index, settings_flags as sf};
+use profil_common::{NearRegion, Process, Seat, seat_index, settings_flags as sf};
 
 use crate::maps;
 use crate::settings::has;
 
+/// A known process, where it lives.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// What the tick knows about it.
+    pub process: *mut Process,
+    /// Its region, if it has a seat and only one; null for a process without a seat.
+    pub near: *const NearRegion,
+}
+
+impl Known {
+    /// A process of the table.
+    #[inline(always)]
+    pub fn in_table(process: *mut Process) -> Known {
+        Known { process, near: core::ptr::null() }
+    }
+
+    /// The region at hand, if it is that of a slot.
+    #[inline(always)]
+    pub fn near(&self, slot: u32) -> Option<*const NearRegion> {
+        if self.near.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer is into the seat that the lookup of this run returned; the field is an aligned word.
+        let valid_for = unsafe { core::ptr::read_volatile(&raw const (*self.near).valid_for) };
+        if valid_for == slot.wrapping_add(1) { Some(self.near) } else { None }
+    }
+}
+
 /// The process with a tgid, where it lives.
 #[inline(always)]
-pub fn find(tgid: u32) -> Option<*mut Process> {
+pub fn find(tgid: u32) -> Option<Known> {
     if !has(sf::ALL_PROCESSES)
         && let Some(seat) = maps::SEATS.get_ptr_mut(seat_index(tgid))
     {
         // SAFETY: a live element; the owner is an aligned word, written after the process and before it first ticks.
         let owner = unsafe { core::ptr::read_volatile(&raw const (*seat).owner) };
         if owner == tgid {
-            // SAFETY: as above; only the address is taken.
-            return Some(unsafe { &raw mut (*seat).process });
+            // SAFETY: as above; only the addresses are taken.
+            return Some(unsafe { Known { process: &raw mut (*seat).process, near: &raw const (*seat).near } });
         }
         if owner == Seat::NEVER_TAKEN {
             return None;
         }
     }
-    maps::PROCESSES.get_ptr_mut(tgid)
+    maps::PROCESSES.get_ptr_mut(tgid).map(Known::in_table)
 }
 
 /// Enters a process that does not run yet; an older one of the same tgid is forgotten.
@@ -63,6 +91,9 @@ pub fn forget(tgid: u32) {
         // SAFETY: a live element; see `find`.
         unsafe {
             if core::ptr::read_volatile(&raw const (*seat).owner) == tgid {
+                // The next one who sits here starts without a region. No tick looks at this one any more: the process
+                // has ended.
+                core::ptr::write_volatile(&raw mut (*seat).near.valid_for, 0);
                 // Not "never taken": those that found it taken are in the table.
                 core::ptr::write_volatile(&raw mut (*seat).owner, Seat::FREE);
                 return;

@@ -13,6 +13,7 @@ use profil_common::{
 };
 use profil_common::{FILTER_CPUS, settings_flags as sf};
 
+use crate::processes::Known;
 use crate::settings::{has, setting};
 use crate::{arch, atomic, hooks, maps, processes};
 
@@ -46,8 +47,8 @@ fn run<const LANES: bool>(ctx: &PerfEventContext) {
 
     let id = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((id >> 32) as u32, id as u32);
-    let process = match wanted(cpu, tgid, tid) {
-        Wanted::Process(process) => process,
+    let known = match wanted(cpu, tgid, tid) {
+        Wanted::Process(known) => known,
         Wanted::Not => {
             // SAFETY: see above.
             unsafe { (*counters).elsewhere += 1 };
@@ -62,14 +63,14 @@ fn run<const LANES: bool>(ctx: &PerfEventContext) {
             return;
         }
     };
-    if !is_due(process) {
+    if !is_due(known) {
         // SAFETY: see above.
         unsafe { (*counters).between += 1 };
         return;
     }
     // SAFETY: see above.
     unsafe { (*counters).ticks += 1 };
-    let outcome = count::<LANES>(ctx, counters, process, cpu, tid);
+    let outcome = count::<LANES>(ctx, counters, known, cpu, tid);
     // The index is written out so that it is a constant in each arm: the verifier sees no variable offset.
     // SAFETY: see above.
     unsafe {
@@ -91,7 +92,7 @@ enum Wanted {
     /// It was, but the table of processes is full.
     NoRoom,
     /// It was, as one of this process.
-    Process(*mut Process),
+    Process(Known),
 }
 
 /// The process to count for, if this thread of it was asked for.
@@ -114,23 +115,23 @@ fn wanted(cpu: u32, tgid: u32, tid: u32) -> Wanted {
             return Wanted::Not;
         }
     }
-    let process = match processes::find(tgid) {
-        Some(process) => process,
+    let known = match processes::find(tgid) {
+        Some(known) => known,
         None if has(sf::ALL_PROCESSES) => {
             if !passes_filters(tid) {
                 return Wanted::Not;
             }
             match make_known(tgid, cpu) {
-                Some(process) => process,
+                Some(process) => Known::in_table(process),
                 None => return Wanted::NoRoom,
             }
         }
         None => return Wanted::Not,
     };
     // SAFETY: the lookup returned a live value; hooks write the flags as one aligned word.
-    let flags = unsafe { core::ptr::read_volatile(&raw const (*process).flags) };
+    let flags = unsafe { core::ptr::read_volatile(&raw const (*known.process).flags) };
     let selected = flags & process_flags::SELECTED != 0 && passes_filters(tid);
-    if selected { Wanted::Process(process) } else { Wanted::Not }
+    if selected { Wanted::Process(known) } else { Wanted::Not }
 }
 
 /// Whether the current thread passes the filters of this load.
@@ -187,10 +188,10 @@ fn make_known(tgid: u32, cpu: u32) -> Option<*mut Process> {
 /// ticks, as profil(2)'s process clock would. Two CPUs that add within the same few nanoseconds both see the sum
 /// of both: they may then make one tick too many or too few between them, equally often.
 #[inline(always)]
-fn is_due(process: *mut Process) -> bool {
+fn is_due(known: Known) -> bool {
     let clock_ns = setting!(clock_ns);
     let period_ns = match setting!(period_ns) {
-        0 => own_period_ns(process),
+        0 => own_period_ns(known),
         period_ns => period_ns,
     };
     if clock_ns >= period_ns {
@@ -198,17 +199,21 @@ fn is_due(process: *mut Process) -> bool {
     }
     // SAFETY: the pointer comes from the lookup of this run and the field is 8-byte aligned.
     let after = unsafe {
-        atomic::add_u64(&raw mut (*process).clocked_ns, clock_ns);
-        core::ptr::read_volatile(&raw const (*process).clocked_ns)
+        atomic::add_u64(&raw mut (*known.process).clocked_ns, clock_ns);
+        core::ptr::read_volatile(&raw const (*known.process).clocked_ns)
     };
     after / period_ns != (after - clock_ns) / period_ns
 }
 
 /// CPU time between two ticks of a process that has its own period; so long that none is due when it has no bins.
 #[inline(always)]
-fn own_period_ns(process: *mut Process) -> u64 {
+fn own_period_ns(known: Known) -> u64 {
     // SAFETY: the pointer comes from the lookup of this run; the field is one aligned word.
-    let slot = unsafe { core::ptr::read_volatile(&raw const (*process).slot) };
+    let slot = unsafe { core::ptr::read_volatile(&raw const (*known.process).slot) };
+    if let Some(near) = known.near(slot) {
+        // SAFETY: see `bin_of`.
+        return unsafe { (*near).period_ns };
+    }
     // SAFETY: see `bin_of`.
     maps::RANGES.get_ptr(slot).map_or(u64::MAX, |table| unsafe { (*table).period_ns })
 }
@@ -218,7 +223,7 @@ fn own_period_ns(process: *mut Process) -> u64 {
 fn count<const LANES: bool>(
     ctx: &PerfEventContext,
     counters: *mut Counters,
-    process: *mut Process,
+    known: Known,
     cpu: u32,
     tid: u32,
 ) -> Outcome {
@@ -250,17 +255,18 @@ fn count<const LANES: bool>(
     if mode & row_flags::KERNEL_PC == 0 && (pc == 0 || pc as i64 <= 0) {
         return Outcome::NoUserPc;
     }
-    // SAFETY: the pointer comes from the lookup of this run; each field is one aligned word.
-    let (image, flags, slot) = unsafe {
+    // SAFETY: the pointer comes from the lookup of this run; each is one aligned word.
+    let (image, flags_and_slot) = unsafe {
         (
-            core::ptr::read_volatile(&raw const (*process).image),
-            core::ptr::read_volatile(&raw const (*process).flags),
-            core::ptr::read_volatile(&raw const (*process).slot),
+            core::ptr::read_volatile(&raw const (*known.process).image),
+            core::ptr::read_volatile((&raw const (*known.process).flags).cast::<u64>()),
         )
     };
+    // One load, as it is one store of the loader: a tick between two calls of its process counts for one or the other.
+    let (flags, slot) = (flags_and_slot as u32, (flags_and_slot >> 32) as u32);
     let outcome = if LANES && flags & process_flags::LANES != 0 {
-        add_to_lane(counters, slot, pc)
-    } else if flags & process_flags::DENSE != 0 && add_to_bin(slot, pc) {
+        add_to_lane(counters, known, slot, pc)
+    } else if flags & process_flags::DENSE != 0 && add_to_bin(known, slot, pc) {
         Outcome::Binned
     } else if has(sf::STRAYS) {
         let tid = if has(sf::PER_THREAD) { tid } else { 0 };
@@ -295,9 +301,9 @@ fn user_pc_behind_kernel(ctx: *mut bpf_perf_event_data) -> u64 {
     if bytes == 8 { pc } else { 0 }
 }
 
-/// The bin of a pc among those of its process.
+/// The bin of a pc among those of its process, and the chunk of the pool in which these begin.
 #[inline(always)]
-fn bin_of(slot: u32, pc: u64) -> Option<u32> {
+fn bin_of(known: Known, slot: u32, pc: u64) -> Option<(u32, u32)> {
     if has(sf::SINGLE) {
         // Constants of the load: no page is touched for them, and the shifts are by numbers.
         let region = Region {
@@ -308,22 +314,32 @@ fn bin_of(slot: u32, pc: u64) -> Option<u32> {
             post_shift: setting!(single.post_shift),
             reserved: 0,
         };
-        return region.bin_of(pc);
+        return Some((region.bin_of(pc)?, 0));
+    }
+    if let Some(near) = known.near(slot) {
+        // SAFETY: into a live element; the loader changes it only when no tick can be under way that found it valid.
+        return unsafe { Some(((*near).bin_of(pc)?, (*near).first_chunk.into())) };
     }
     // SAFETY: the loader writes a table before it sets DENSE, and not again before it has cleared DENSE and waited for a
     // grace period.
-    unsafe { (*maps::RANGES.get_ptr(slot)?).bin_of(pc) }
+    unsafe {
+        let table = maps::RANGES.get_ptr(slot)?;
+        Some(((*table).bin_of(pc)?, (*table).first_chunk))
+    }
 }
 
 /// Adds one to the bin of a pc; false when the pc is in no region of the slot.
 #[inline(always)]
-fn add_to_bin(slot: u32, pc: u64) -> bool {
-    let Some(bin) = bin_of(slot, pc) else {
+fn add_to_bin(known: Known, slot: u32, pc: u64) -> bool {
+    let Some((bin, first_chunk)) = bin_of(known, slot, pc) else {
         return false;
     };
     let (chunk, place) = BinChunk::place(bin);
-    let chunk =
-        if has(sf::SINGLE) { maps::SINGLE.get_ptr_mut(chunk) } else { maps::BINS.get_value_ptr_mut(slot, &chunk) };
+    let chunk = if has(sf::SINGLE) || first_chunk != 0 {
+        maps::POOL.get_ptr_mut(first_chunk + chunk)
+    } else {
+        maps::BINS.get_value_ptr_mut(slot, &chunk)
+    };
     let Some(chunk) = chunk else {
         return false;
     };
@@ -338,8 +354,8 @@ fn add_to_bin(slot: u32, pc: u64) -> bool {
 
 /// Adds one to the lane of a pc.
 #[inline(always)]
-fn add_to_lane(counters: *mut Counters, slot: u32, pc: u64) -> Outcome {
-    let Some(bin) = bin_of(slot, pc) else {
+fn add_to_lane(counters: *mut Counters, known: Known, slot: u32, pc: u64) -> Outcome {
+    let Some((bin, _)) = bin_of(known, slot, pc) else {
         return Outcome::Outside;
     };
     let Some(word) = maps::LANES.get_value_ptr_mut(slot, &(bin / 4)) else {

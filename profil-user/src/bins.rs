@@ -1,4 +1,4 @@
-//! Dense bins: a per-process BPF array, read through a memory map and never reset.
+//! Dense bins: a BPF array for a process, or a part of one for many, read through a memory map and never reset.
 //!
 //! The kernel only ever adds. A drain compares with what the last one saw, so nothing is lost between read and
 //! reset, and nothing needs to be stopped. Bins are 32 bits and may wrap between drains' comparisons; the totals are
@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use aya::maps::{MapData, MapError};
@@ -20,7 +21,7 @@ use crate::map_memory::MapMemory;
 pub(crate) const FLAGS: u32 = 1 << 12 | 1 << 10;
 
 /// Words of the memory map that a chunk takes.
-const CHUNK_WORDS: usize = size_of::<BinChunk>() / size_of::<u64>();
+pub(crate) const CHUNK_WORDS: usize = size_of::<BinChunk>() / size_of::<u64>();
 
 /// Word of a chunk that has its mark.
 const DIRTY_WORD: usize = std::mem::offset_of!(BinChunk, dirty) / size_of::<u64>();
@@ -65,8 +66,11 @@ pub(crate) const fn chunks_of(nbins: u32) -> u32 {
 
 /// The bins of one process: `nbins` counters in ascending address order of its regions.
 pub struct Bins {
-    map: MapData,
-    memory: MapMemory,
+    /// Their own array; none for those of a pool.
+    map: Option<MapData>,
+    memory: Arc<MapMemory>,
+    /// Where they begin in the memory.
+    first_chunk: u32,
     nbins: u32,
     /// Counters of each chunk that was ever dirty, as the last drain saw them.
     seen: BTreeMap<usize, Box<[u32]>>,
@@ -96,18 +100,34 @@ impl Bins {
     pub(crate) fn in_map(map: MapData, nbins: u32) -> Result<Bins, BinsError> {
         let words = chunks_of(nbins) as usize * CHUNK_WORDS;
         let memory = MapMemory::new(map.fd().as_fd(), words).map_err(|source| BinsError::Map { nbins, source })?;
-        Ok(Bins { map, memory, nbins, seen: BTreeMap::new() })
+        Ok(Bins { map: Some(map), memory: Arc::new(memory), first_chunk: 0, nbins, seen: BTreeMap::new() })
     }
 
-    pub(crate) fn map(&self) -> &MapData {
-        &self.map
+    /// Takes bins of a pool, all 0, which are not in use.
+    pub(crate) fn in_pool(memory: Arc<MapMemory>, first_chunk: u32, nbins: u32) -> Bins {
+        Bins { map: None, memory, first_chunk, nbins, seen: BTreeMap::new() }
+    }
+
+    /// The array of these bins alone; `None` when they lie in a pool.
+    pub(crate) fn map(&self) -> Option<&MapData> {
+        self.map.as_ref()
+    }
+
+    /// Chunk of the pool in which they begin; 0 when they have an array of their own.
+    pub fn first_chunk(&self) -> u32 {
+        self.first_chunk
+    }
+
+    /// How many there are.
+    pub(crate) fn nbins(&self) -> u32 {
+        self.nbins
     }
 
     /// Ticks counted since the last drain, as runs in ascending order. The counters in the kernel are left alone.
     pub fn drain(&mut self) -> Vec<Run> {
         let mut runs = Vec::new();
         for chunk in 0..self.chunks() {
-            let dirty = chunk * CHUNK_WORDS + DIRTY_WORD;
+            let dirty = self.word(chunk, DIRTY_WORD);
             if self.memory.load(dirty) != 0 {
                 self.memory.store(dirty, 0);
                 // Cleared before the bins are read: a tick that comes in between sets it again. Without the fence a
@@ -130,17 +150,23 @@ impl Bins {
     }
 
     fn chunks(&self) -> usize {
-        self.memory.words().len() / CHUNK_WORDS
+        chunks_of(self.nbins) as usize
+    }
+
+    /// A word of one of our chunks.
+    fn word(&self, chunk: usize, word: usize) -> usize {
+        (self.first_chunk as usize + chunk) * CHUNK_WORDS + word
     }
 
     fn drain_chunk(&mut self, chunk: usize, runs: &mut Vec<Run>) {
         let first_bin = chunk * BINS_PER_CHUNK as usize;
         let bins = (BINS_PER_CHUNK as usize).min((self.nbins as usize).saturating_sub(first_bin));
+        let first_word = self.word(chunk, 0);
         let seen = self.seen.entry(chunk).or_insert_with(|| vec![0; BINS_PER_CHUNK as usize].into());
         for (index, seen) in seen.iter_mut().enumerate().take(bins) {
             let bin = (first_bin + index) as u32;
             // Two bins of 32 bits share a word of 64.
-            let word = self.memory.load(chunk * CHUNK_WORDS + index / 2).to_ne_bytes();
+            let word = self.memory.load(first_word + index / 2).to_ne_bytes();
             let [a, b, c, d, e, f, g, h] = word;
             let count = u32::from_ne_bytes(if index % 2 == 0 { [a, b, c, d] } else { [e, f, g, h] });
             let added = count.wrapping_sub(*seen);

@@ -18,6 +18,7 @@ pub mod map_memory;
 pub mod maps;
 pub mod objects;
 pub mod output;
+pub mod pool;
 pub mod pprof;
 pub mod preload;
 pub mod printable;

@@ -22,6 +22,9 @@ pub struct MapMemory {
 // SAFETY: the mapping belongs to the value, not to a thread, and every access to it is atomic.
 unsafe impl Send for MapMemory {}
 
+// SAFETY: as for Send: what threads do to the same word at the same time is atomic.
+unsafe impl Sync for MapMemory {}
+
 impl MapMemory {
     /// Maps the first `words` words of an array.
     ///

@@ -5,6 +5,9 @@ use profil_common::{Counters, Outcome};
 /// CPU time that clocks such as `/proc/stat` (10 ms for each CPU) may be off by, seconds.
 const CLOCK_RESOLUTION_SECONDS: f64 = 0.03;
 
+/// Ticks that may be missing of any number of them, however small.
+const MISSED_BY_CHANCE: u64 = 10;
+
 /// The account of a run: every tick by outcome, beside the number that an independent clock asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -40,11 +43,17 @@ impl Tally {
     }
 
     /// Whether more than 2 % of the ticks, and more than chance explains, were missed.
+    ///
+    /// Chance is where the CPU time begins and ends between two ticks, for each stretch of it, and what sleeps take: of few
+    /// ticks a handful may be missing, and of `n` about the root of `n`.
     pub fn misses_matter(&self) -> bool {
         match (self.expected(), self.missed()) {
             // The clocks that `expected` comes from have a resolution of their own: let a little pass.
             (Some(expected), Some(missed)) => {
-                missed > 3 && missed * 50 > expected && missed as f64 / self.hz > CLOCK_RESOLUTION_SECONDS
+                missed > MISSED_BY_CHANCE
+                    && missed * 50 > expected
+                    && missed.saturating_mul(missed) > expected
+                    && missed as f64 / self.hz > CLOCK_RESOLUTION_SECONDS
             }
             _ => false,
         }

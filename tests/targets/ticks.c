@@ -120,6 +120,30 @@ static void hammer(void)
 	tell("rest", ticks(counters + 1, BINS - 1));
 }
 
+/* Calls one after the other without "off" between them: of a buffer of the usual size, and of the largest that there may
+ * be. */
+static void in_turns(void)
+{
+	enum { LARGEST = 4 << 20 };
+	unsigned short *large = mmap(NULL, LARGEST * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	double used[2] = {0};
+	for (int i = 0; i < 12; i++) {
+		if (i % 2)
+			profil(large, LARGEST * 2, low_text(), fine_scale());
+		else
+			on();
+		double begin = THREAD_SECONDS();
+		burn_in(seventy, 0.04);
+		used[i % 2] += THREAD_SECONDS() - begin;
+	}
+	off();
+	tell("small_cpu", used[0]);
+	tell("small", ticks_in(bins, low_text(), 2, seventy));
+	tell("large_cpu", used[1]);
+	tell("large", ticks_in(large, low_text(), 2, seventy));
+	tell("all", ticks(bins, BINS) + ticks(large, LARGEST));
+}
+
 static void *five_ms(void *unused)
 {
 	burn_in(seventy, 0.005);
@@ -205,6 +229,8 @@ int main(int argc, char **argv)
 		threads();
 	else if (strcmp(what, "hammer") == 0)
 		hammer();
+	else if (strcmp(what, "in_turns") == 0)
+		in_turns();
 	else if (strcmp(what, "short_threads") == 0)
 		short_threads();
 	else if (strcmp(what, "stretches") == 0)

@@ -62,6 +62,18 @@ fn eight_threads_that_hammer_one_counter_lose_nothing() {
     }
 }
 
+/// The small one has its bins in the pool, which has no room for the large one; each call takes the place of the one before
+/// it while ticks are under way.
+#[test]
+fn calls_that_follow_each_other_share_the_ticks_whatever_their_size() {
+    let scratch = Scratch::new();
+    let ran = Run::at(1000, "glibc").launch(scratch.build_as("ticks", "ticks", &["-no-pie"]), &["in_turns"]);
+    let truth = ran.truth();
+    assert_ticks("small", truth.of("small"), truth.of("small_cpu") * 1000.0);
+    assert_ticks("large", truth.of("large"), truth.of("large_cpu") * 1000.0);
+    assert_eq!(truth.of("all"), ran.binned() as f64, "what the kernel counted: {ran:?}");
+}
+
 #[test]
 fn a_hundred_threads_of_5_ms_count_what_their_cpu_time_demands() {
     let truth = told(100, "glibc", &["short_threads"]);

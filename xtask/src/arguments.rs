@@ -22,8 +22,9 @@ Usage: cargo xtask VERB
   ebpf [--arch ARCH]    build the eBPF object once per change of its sources
   check [--fix]         rustfmt, clippy, tidy, unit and doc tests, documentation
   tidy                  the rules on the tree itself
-  bench [--quick]       what a tick costs and what profil takes, into docs/benchmarks.md
-                        (--quick: a first look, not written)
+  bench [--quick] [--only tick|target|calls|footprint]
+                        what a tick costs and what profil takes, into docs/benchmarks.md
+                        (--quick: a first look; --only: one part; neither is written)
   fuzz [TARGET] [--runs N] [--seed N]
                         mutated input for the parsers of messages (wire), of /proc/PID/maps
                         (maps) and of JITs' maps (perf-map); a million each by default
@@ -54,7 +55,7 @@ pub enum Verb {
     /// Checks and suite.
     Test { part: suite::Part, filter: Option<String> },
     /// Measure.
-    Bench(bench::Effort),
+    Bench(bench::Plan),
     /// Mutated input for the parsers.
     Fuzz(fuzz::Plan),
     /// Become `profil ARGS`.
@@ -137,11 +138,17 @@ impl Args {
                 }
                 Verb::Run { args }
             }
-            "bench" => match parser.next()? {
-                None => Verb::Bench(bench::Effort::Full),
-                Some(Long("quick")) => Verb::Bench(bench::Effort::Quick),
-                Some(other) => return Err(other.unexpected().into()),
-            },
+            "bench" => {
+                let mut plan = bench::Plan { effort: bench::Effort::Full, only: None };
+                while let Some(arg) = parser.next()? {
+                    match arg {
+                        Long("quick") => plan.effort = bench::Effort::Quick,
+                        Long("only") => plan.only = Some(parser.value()?.string()?),
+                        other => return Err(other.unexpected().into()),
+                    }
+                }
+                Verb::Bench(plan)
+            }
             "fuzz" => {
                 let mut plan = fuzz::Plan::default();
                 while let Some(arg) = parser.next()? {

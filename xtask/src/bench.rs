@@ -17,19 +17,32 @@ pub enum Effort {
     Full,
 }
 
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// How much.
+    pub effort: Effort,
+    /// The only part of the table that is measured; nothing is written then.
+    pub only: Option<String>,
+}
+
 /// Runs the benchmark.
 ///
 /// # Errors
 ///
 /// If it cannot be built or run, or the page cannot be written.
-pub fn run(workspace: &Workspace, effort: Effort) -> Result<()> {
+pub fn run(workspace: &Workspace, plan: &Plan) -> Result<()> {
     setup::run(workspace, Wanted { tests: false, hook: false }, Talk::Changes)?;
     ebpf::build(workspace, ebpf::HOST_ARCH)?;
     install::build(workspace)?;
     command::run(workspace.cargo("build").args(["--release", "--package", "profil-tests", "--bin", "measure"]))?;
     let mut measure = root::command(workspace.profil().with_file_name("measure"), "load eBPF programs")?;
-    if effort == Effort::Quick {
+    let Plan { effort, only } = plan;
+    if *effort == Effort::Quick {
         measure.arg("--quick");
+    }
+    if let Some(part) = only {
+        measure.args(["--only", part]);
     }
     measure.arg(workspace.profil());
     eprintln!("$ {}", command::shown(&measure));
@@ -39,7 +52,7 @@ pub fn run(workspace: &Workspace, effort: Effort) -> Result<()> {
     if !output.status.success() {
         bail!("the benchmark failed: {}", output.status);
     }
-    if effort == Effort::Full {
+    if *effort == Effort::Full && only.is_none() {
         let page = workspace.root().join("docs/benchmarks.md");
         fs::create_dir_all(page.with_file_name("")).context("cannot make docs")?;
         fs::write(&page, text(&table)).with_context(|| format!("cannot write {}", page.display()))?;

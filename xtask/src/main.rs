@@ -58,7 +58,7 @@ fn run() -> Result<ExitCode> {
         Verb::Check(mode) => check::run(&workspace, mode)?,
         Verb::Tidy => tidy::run(&workspace)?,
         Verb::Test { part, filter } => suite::run(&workspace, part, filter.as_deref())?,
-        Verb::Bench(effort) => bench::run(&workspace, effort)?,
+        Verb::Bench(plan) => bench::run(&workspace, &plan)?,
         Verb::Fuzz(plan) => fuzz::run(&workspace, &plan)?,
         Verb::Run { args } => match install::exec(&workspace, &args)? {},
         Verb::Install { prefix } => install::install(&workspace, &prefix)?,

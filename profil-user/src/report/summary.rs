@@ -127,6 +127,10 @@ mod tests {
     fn misses_are_explained_only_when_they_matter() {
         assert_eq!(misses_line(&tally(9812, 158, Some(10.011), 997.0)), None);
         assert_eq!(misses_line(&tally(9812, 158, None, 997.0)), None);
+        // A handful of few, at the rate of profil(2): nobody is to be blamed for that.
+        assert_eq!(misses_line(&tally(2, 0, Some(0.1), 100.0)), None);
+        assert_eq!(misses_line(&tally(90, 0, Some(1.0), 100.0)), None);
+        assert!(misses_line(&tally(80, 0, Some(1.0), 100.0)).is_some());
         let line = misses_line(&tally(8000, 0, Some(10.0), 1000.0)).unwrap();
         assert!(line.starts_with("profil: 2,000 ticks (20.0 %) never reached the counting program"), "{line}");
     }

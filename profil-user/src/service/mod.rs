@@ -37,7 +37,7 @@ use crate::clock::{Clock, ClockError};
 use crate::copier::{ClientId, Copiers, LostClient};
 use crate::rate::Rate;
 use crate::readiness::Readiness;
-use crate::session::{self, LaneUse, Session, SessionConfig, SessionError};
+use crate::session::{self, LaneUse, PoolUse, Session, SessionConfig, SessionError};
 use crate::tally::Tally;
 use budget::Budget;
 use client::Client;
@@ -136,7 +136,9 @@ impl Service {
     pub fn start(rate: Rate, limits: Limits) -> Result<Service, ServiceError> {
         // Each client has a period of its own.
         let settings = Settings { period_ns: 0, clock_ns: rate.clock_ns, ..Settings::NONE };
-        let session = Session::load(&SessionConfig { lanes: LaneUse::Wanted, ..SessionConfig::new(settings) })?;
+        let config = SessionConfig { pool: PoolUse::Wanted, lanes: LaneUse::Wanted, ..SessionConfig::new(settings) };
+        let mut session = Session::load(&config)?;
+        let pool = session.take_pool()?;
         let clock = Clock::on_cpus(session.program()?, &session::online_cpus()?, rate.clock_ns)?;
         clock.start()?;
         let (lost_sender, lost) = mpsc::unbounded_channel();
@@ -145,7 +147,7 @@ impl Service {
             clock,
             clock_ns: rate.clock_ns,
             limits,
-            slots: Slots::new(Budget::new(limits)),
+            slots: Slots::new(Budget::new(limits), pool),
             copiers: Copiers::new(lost_sender),
             clients: HashMap::new(),
             opening: HashMap::new(),

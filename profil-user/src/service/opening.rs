@@ -164,6 +164,7 @@ impl Service {
             return self.forget_unless_client(tgid);
         }
         layout.ranges.period_ns = period_ns;
+        layout.ranges.first_chunk = place.storage.first_chunk();
         self.session.set_ranges(place.slot, &layout.ranges)?;
         let cpu_at_start = target.cpu_time().unwrap_or_default();
         // From here on the ticks of a call before it go into these bins: one store in the kernel's table.

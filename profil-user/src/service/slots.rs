@@ -7,8 +7,9 @@ use profil_common::limits::{BINS_PER_CHUNK, MAX_SLOTS};
 use profil_common::{BinChunk, RangeTable};
 
 use super::budget::{Budget, OverBudget, Owner};
-use crate::bins::{Bins, BinsError, Run};
+use crate::bins::{self, Bins, BinsError, Run};
 use crate::lanes::{self, Lanes, LanesError};
+use crate::pool::Pool;
 use crate::privileges::{self, Capability};
 use crate::session::{Session, SessionError};
 
@@ -60,6 +61,14 @@ pub(super) enum Storage {
 }
 
 impl Storage {
+    /// Where they begin in the pool; 0 when they are not there.
+    pub(super) fn first_chunk(&self) -> u32 {
+        match self {
+            Storage::Bins(bins) => bins.first_chunk(),
+            Storage::Lanes(_) => 0,
+        }
+    }
+
     /// Ticks since the last drain; what is in lanes is not ours to drain.
     pub(super) fn drain(&mut self) -> Vec<Run> {
         match self {
@@ -91,20 +100,24 @@ fn bytes_of(chunks: u32) -> u64 {
 /// All slots.
 pub(super) struct Slots {
     free: Vec<u32>,
+    pool: Pool,
     warm: Vec<Place>,
     ghosts: Vec<Ghost>,
     budget: Budget,
 }
 
 impl Slots {
-    pub(super) fn new(budget: Budget) -> Slots {
+    pub(super) fn new(budget: Budget, pool: Pool) -> Slots {
         // The last one is the session's own, to wait for ticks with.
-        Slots { free: (0..MAX_SLOTS - 1).rev().collect(), warm: Vec::new(), ghosts: Vec::new(), budget }
+        Slots { free: (0..MAX_SLOTS - 1).rev().collect(), pool, warm: Vec::new(), ghosts: Vec::new(), budget }
     }
 
     /// A place with room for `nbins` bins.
     pub(super) fn take(&mut self, session: &mut Session, owner: Owner, nbins: u32) -> Result<Place, SlotError> {
-        let chunks = nbins.div_ceil(BINS_PER_CHUNK).max(1).next_power_of_two();
+        if let Some(place) = self.take_of_pool(session, owner, nbins)? {
+            return Ok(place);
+        }
+        let chunks = bins::chunks_of(nbins).next_power_of_two();
         let bytes = bytes_of(chunks);
         if let Some(index) = self.warm.iter().position(|place| place.bytes == bytes) {
             let mut place = self.warm.swap_remove(index);
@@ -128,6 +141,21 @@ impl Slots {
                 Err(error)
             }
         }
+    }
+
+    /// A place in the pool, where there is room: the ticks find it sooner, and it takes no grace period. It counts for its
+    /// owner like any other, though the memory is there in any case: what one user has, others cannot have.
+    fn take_of_pool(&mut self, session: &mut Session, owner: Owner, nbins: u32) -> Result<Option<Place>, SlotError> {
+        let (Some(slot), Some(bins)) = (self.free.last().copied(), self.pool.take(nbins)) else {
+            return Ok(None);
+        };
+        let bytes = bytes_of(bins::chunks_of(nbins));
+        if let Err(error) = self.charge(session, owner, bytes) {
+            self.pool.put_back(bins);
+            return Err(error);
+        }
+        self.free.retain(|free| *free != slot);
+        Ok(Some(Place { slot, storage: Storage::Bins(bins), bytes, owner }))
     }
 
     /// Enters memory that is to be taken; what nobody uses goes first where there is not enough, and no more than that:
@@ -210,14 +238,23 @@ impl Slots {
 
     /// Takes a place back. Its bins must be drained, and no tick be under way with it.
     pub(super) fn put_back(&mut self, session: &mut Session, place: Place) -> Result<(), SlotError> {
-        if let Storage::Lanes(lanes) = &place.storage {
-            session.clear_lanes(place.slot)?;
-            self.free.push(place.slot);
-            self.ghosts.push(Ghost { id: lanes.id(), bytes: place.bytes, owner: place.owner });
-            return Ok(());
+        let Place { slot, storage, bytes, owner } = place;
+        match storage {
+            Storage::Lanes(lanes) => {
+                session.clear_lanes(slot)?;
+                self.free.push(slot);
+                self.ghosts.push(Ghost { id: lanes.id(), bytes, owner });
+            }
+            Storage::Bins(bins) if bins.first_chunk() != 0 => {
+                self.pool.put_back(bins);
+                self.free.push(slot);
+                self.release(owner, bytes);
+            }
+            storage => {
+                self.budget.leave(owner, bytes);
+                self.warm.push(Place { slot, storage, bytes, owner });
+            }
         }
-        self.budget.leave(place.owner, place.bytes);
-        self.warm.push(place);
         Ok(())
     }
 

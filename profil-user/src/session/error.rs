@@ -103,7 +103,7 @@ pub(super) fn not_loaded(source: EbpfError, rows: u32, single_bins: u32) -> Sess
         EbpfError::MapError(MapError::CreateError { name, .. }) if name.starts_with("ROWS_") => {
             SessionError::Rows { rows, source }
         }
-        EbpfError::MapError(MapError::CreateError { name, .. }) if name == "SINGLE" => {
+        EbpfError::MapError(MapError::CreateError { name, .. }) if name == "POOL" && single_bins > 0 => {
             SessionError::SingleBins { nbins: single_bins, source }
         }
         _ => SessionError::Load { source },

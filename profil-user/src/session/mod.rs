@@ -4,6 +4,7 @@
 //! the process: no program, map or link is pinned, so that after a `kill -9` nothing is left in the kernel.
 
 mod error;
+mod seats;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,18 +14,18 @@ use aya::programs::{PerfEvent, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, Pod};
 use aya_log::EbpfLogger;
 use profil_common::limits::{self, DEFAULT_PROCESSES, DEFAULT_ROWS, MAX_SLOTS};
-use profil_common::{
-    Counters, Event, Process, RangeTable, Region, RowKey, Seat, Settings, TickRecord, seat_index, settings_flags,
-};
+use profil_common::{Counters, Event, Process, RangeTable, Region, RowKey, Seat, Settings, TickRecord, settings_flags};
 
 use crate::bins::{self, Bins};
 use crate::lanes::Lanes;
 use crate::map_memory::MapMemory;
+use crate::pool::Pool;
 use crate::probe::Features;
 use crate::probe::btf;
 use crate::process::namespace;
 use crate::rows::{Front, Half};
 use error::{not_loaded, refused};
+use seats::Seats;
 
 /// The eBPF object, embedded: a packaged binary needs no eBPF toolchain.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/profil.bpf.o"));
@@ -34,9 +35,6 @@ const TICK: &str = "tick";
 
 /// The program that the clock runs when processes may have lanes.
 const TICK_WITH_LANES: &str = "tick_with_lanes";
-
-/// Words of a seat: owner, image, CPU time, and flags with slot.
-const SEAT_WORDS: usize = size_of::<Seat>() / size_of::<u64>();
 
 /// Hooks by program name, which is that of the raw tracepoint without `sched_process_`.
 const HOOKS: [&str; 4] = ["fork", "exec", "exit", "free"];
@@ -54,10 +52,21 @@ pub struct SessionConfig {
     pub processes: u32,
     /// Region of the one process that has bins; `None` when several may, by slots.
     pub single: Option<Region>,
+    /// Whether there is a pool, for the bins of many processes; of no use with `single`.
+    pub pool: PoolUse,
     /// Whether processes may have lanes.
     pub lanes: LaneUse,
     /// What the hooks say of their doings.
     pub log: HookLog,
+}
+
+/// Whether a session has a pool of bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolUse {
+    /// It has none.
+    None,
+    /// It has one of [`limits::POOL_CHUNKS`], which takes its memory when the session is loaded.
+    Wanted,
 }
 
 /// Whether a session may have processes with lanes.
@@ -86,6 +95,7 @@ impl SessionConfig {
             rows: DEFAULT_ROWS,
             processes: DEFAULT_PROCESSES,
             single: None,
+            pool: PoolUse::None,
             lanes: LaneUse::None,
             log: HookLog::Off,
         }
@@ -99,13 +109,14 @@ pub struct Session {
     cpus: usize,
     /// Which half of the sparse table the ticks fill, by its lowest bit.
     epoch: u64,
-    seats: MapMemory,
+    seats: Seats,
     processes: HashMap<MapData, u32, Process>,
     threads: HashMap<MapData, u32, u32>,
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
     lanes: ArrayOfMaps<MapData>,
     single_bins: u32,
+    pool_chunks: u32,
     /// Name of the program that the clock runs.
     tick: &'static str,
     halves: [Half; 2],
@@ -126,9 +137,13 @@ impl Session {
     /// # Minimum kernel
     /// 5.10
     pub fn load(config: &SessionConfig) -> Result<Session, SessionError> {
-        let SessionConfig { settings, rows, processes, single, lanes, log } = config;
+        let SessionConfig { settings, rows, processes, single, pool, lanes, log } = config;
         let mut settings = for_this_kernel(*settings)?;
         let single_bins = single.map_or(0, |region| region.nbins);
+        let pool_chunks = match (single, pool) {
+            (None, PoolUse::Wanted) => limits::POOL_CHUNKS,
+            _ => bins::chunks_of(single_bins),
+        };
         if let Some(region) = single {
             settings.single = *region;
             settings.flags |= settings_flags::SINGLE;
@@ -143,7 +158,7 @@ impl Session {
             .override_global(aya_log::LEVEL, &level, true)
             .map_max_entries("COUNTERS", cpus as u32)
             .map_max_entries("FRONT", Front::rows(cpus))
-            .map_max_entries("SINGLE", bins::chunks_of(single_bins))
+            .map_max_entries("POOL", pool_chunks)
             .map_max_entries("ROWS_0", *rows)
             .map_max_entries("ROWS_1", *rows)
             .map_max_entries("PROCESSES", *processes)
@@ -164,7 +179,7 @@ impl Session {
         };
         let counters = take_memory(&mut ebpf, "COUNTERS", cpus * size_of::<Counters>() / size_of::<u64>())?;
         let front = take_memory(&mut ebpf, "FRONT", Front::words(cpus))?;
-        let seats = take_memory(&mut ebpf, "SEATS", limits::SEATS as usize * SEAT_WORDS)?;
+        let seats = Seats::new(take_memory(&mut ebpf, "SEATS", seats::WORDS)?);
         Ok(Session {
             counters,
             cpus,
@@ -176,6 +191,7 @@ impl Session {
             bins: take_typed(&mut ebpf, "BINS")?,
             lanes: take_typed(&mut ebpf, "LANES")?,
             single_bins,
+            pool_chunks,
             tick,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
             front: Front::new(front),
@@ -252,18 +268,11 @@ impl Session {
     /// # Errors
     /// As [`Session::make_known`].
     pub fn set_known(&mut self, tgid: u32, process: &Process) -> Result<(), SessionError> {
-        let Process { image, clocked_ns, flags, slot } = *process;
-        let seat = seat_index(tgid) as usize * SEAT_WORDS;
-        // The owner is the first half of the first word.
-        let owner = self.seats.load(seat) as u32;
+        let owner = self.seats.owner(tgid);
         let is_free = [Seat::NEVER_TAKEN, Seat::FREE].contains(&owner);
         // One that found its seat taken once stays in the table: a process must not be in both places.
         if owner == tgid || is_free && self.processes.get(&tgid, 0).is_err() {
-            self.seats.store(seat + 1, image);
-            self.seats.store(seat + 2, clocked_ns);
-            self.seats.store(seat + 3, u64::from(flags) | u64::from(slot) << 32);
-            // The owner last: a tick that finds it finds the rest.
-            self.seats.store(seat, tgid.into());
+            self.seats.seat(tgid, process);
             return Ok(());
         }
         self.processes.insert(tgid, process, 0).map_err(|source| SessionError::Map { name: "PROCESSES", source })
@@ -274,9 +283,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn forget(&mut self, tgid: u32) -> Result<(), SessionError> {
-        let seat = seat_index(tgid) as usize * SEAT_WORDS;
-        if self.seats.load(seat) as u32 == tgid {
-            self.seats.store(seat, Seat::FREE.into());
+        if self.seats.free(tgid) {
             return Ok(());
         }
         match self.processes.remove(&tgid) {
@@ -299,22 +306,33 @@ impl Session {
     /// # Errors
     /// [`SessionError::Missing`] when they were taken or not asked for, [`SessionError::Read`].
     pub fn take_single_bins(&mut self) -> Result<Bins, SessionError> {
-        match take(&mut self.ebpf, "SINGLE")? {
+        match take(&mut self.ebpf, "POOL")? {
             Map::Array(map) if self.single_bins > 0 => Bins::in_map(map, self.single_bins)
-                .map_err(|error| SessionError::Read { name: "SINGLE", source: io::Error::other(error) }),
-            _ => Err(SessionError::Missing { name: "SINGLE" }),
+                .map_err(|error| SessionError::Read { name: "POOL", source: io::Error::other(error) }),
+            _ => Err(SessionError::Missing { name: "POOL" }),
         }
+    }
+
+    /// The pool that [`SessionConfig::pool`] asked for; once. Without one, a pool that has no room for anything.
+    ///
+    /// # Errors
+    /// [`SessionError::Missing`] when it was taken, [`SessionError::Read`].
+    pub fn take_pool(&mut self) -> Result<Pool, SessionError> {
+        take_memory(&mut self.ebpf, "POOL", self.pool_chunks as usize * bins::CHUNK_WORDS).map(Pool::new)
     }
 
     /// Puts bins and their ranges into a slot, for a process that is made known with it afterwards.
     ///
-    /// Takes a grace period, 8 to 16 ms.
+    /// Takes a grace period, 8 to 16 ms, unless the bins are of the pool.
     ///
     /// # Errors
     /// [`SessionError::Map`].
     pub fn set_bins(&mut self, slot: u32, ranges: &RangeTable, bins: &Bins) -> Result<(), SessionError> {
-        self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })?;
-        self.bins.set(slot, bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+        self.set_ranges(slot, &RangeTable { first_chunk: bins.first_chunk(), ..*ranges })?;
+        match bins.map() {
+            Some(map) => self.put_array(slot, map),
+            None => Ok(()),
+        }
     }
 
     /// Whether processes may have lanes: they were asked for, and the kernel takes the program.
@@ -345,7 +363,9 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn set_ranges(&mut self, slot: u32, ranges: &RangeTable) -> Result<(), SessionError> {
-        self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })
+        self.ranges.set(slot, ranges, 0).map_err(|source| SessionError::Map { name: "RANGES", source })?;
+        self.seats.note_ranges(slot, ranges);
+        Ok(())
     }
 
     /// Takes the bins out of a slot, so that their memory can go. Takes a grace period.
@@ -382,17 +402,22 @@ impl Session {
     pub fn wait_for_ticks(&mut self) -> Result<(), SessionError> {
         // SAFETY: membarrier takes plain numbers and touches no memory of ours.
         let done = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-        if done == 0 {
-            return Ok(());
+        if done != 0 {
+            // The kernel refuses membarrier with nohz_full CPUs; replacing an inner map waits for programs as well.
+            self.displace_bins(MAX_SLOTS - 1)?;
         }
-        // The kernel refuses membarrier with nohz_full CPUs; replacing an inner map waits for programs as well.
-        self.displace_bins(MAX_SLOTS - 1)
+        self.seats.settle();
+        Ok(())
     }
 
     fn displace_bins(&mut self, slot: u32) -> Result<(), SessionError> {
         let spare =
             Bins::new(1).map_err(|error| SessionError::Read { name: "BINS", source: io::Error::other(error) })?;
-        self.bins.set(slot, spare.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+        spare.map().map_or(Ok(()), |map| self.put_array(slot, map))
+    }
+
+    fn put_array(&mut self, slot: u32, map: &MapData) -> Result<(), SessionError> {
+        self.bins.set(slot, map, 0).map_err(|source| SessionError::Map { name: "BINS", source })
     }
 
     /// Hands out the events that came since the last call, oldest first.

@@ -14,7 +14,7 @@ mod tick_cost;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// How long and how often is measured.
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +34,11 @@ fn main() -> ExitCode {
         // A load is this program again, in a process of its own.
         ["load", "calls"] => calls::call(),
         ["load", kind] => load::run(kind),
-        [profil] => measure(profil, FULL),
-        ["--quick", profil] => measure(profil, QUICK),
-        _ => Err(anyhow::anyhow!("usage: measure [--quick] PROFIL")),
+        [profil] => measure(profil, FULL, None),
+        ["--quick", profil] => measure(profil, QUICK, None),
+        ["--only", part, profil] => measure(profil, FULL, Some(part)),
+        ["--quick", "--only", part, profil] => measure(profil, QUICK, Some(part)),
+        _ => Err(anyhow::anyhow!("usage: measure [--quick] [--only PART] PROFIL")),
     };
     match measured {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,12 +49,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(profil: &str, effort: Effort) -> Result<()> {
+/// A measurement of something, in so many turns, of the `profil` at a path.
+type Part = fn(&str, Effort) -> Result<Vec<statistics::Figure>>;
+
+/// What is measured, by the name that `--only` has for it, in the order of the table.
+const PARTS: [(&str, &str, Part); 4] = [
+    ("tick", "the cost of a tick", |_, effort| tick_cost::measure(effort)),
+    ("target", "the cost to a target", target_cost::measure),
+    ("calls", "calls of profil(3)", calls::measure),
+    ("footprint", "what profil takes", footprint::measure),
+];
+
+fn measure(profil: &str, effort: Effort, only: Option<&str>) -> Result<()> {
+    let wanted: Vec<_> = PARTS.iter().filter(|(name, ..)| only.is_none_or(|only| only == *name)).collect();
+    if wanted.is_empty() {
+        let names = PARTS.map(|(name, ..)| name).join(", ");
+        bail!("cannot measure {}: there is no such part; name one of {names}", only.unwrap_or_default());
+    }
     println!("| what | median | spread | limit | |\n|---|---|---|---|---|");
-    print(&tick_cost::measure(effort).context("cannot measure the cost of a tick")?);
-    print(&target_cost::measure(profil, effort).context("cannot measure the cost to a target")?);
-    print(&calls::measure(profil, effort).context("cannot measure calls of profil(3)")?);
-    print(&footprint::measure(profil, effort).context("cannot measure what profil takes")?);
+    for (_, what, part) in wanted {
+        print(&part(profil, effort).with_context(|| format!("cannot measure {what}"))?);
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use profil_user::clock::Clock;
 use profil_user::lanes::Lanes;
 use profil_user::probe::Features;
 use profil_user::probe::bpf::{self, Instruction, ProgramKind};
-use profil_user::session::{LaneUse, Session, SessionConfig};
+use profil_user::session::{LaneUse, PoolUse, Session, SessionConfig};
 
 use crate::Effort;
 use crate::load::{self, Load};
@@ -45,7 +45,7 @@ impl Pace {
 /// A program under test.
 struct Subject {
     what: &'static str,
-    limit: f64,
+    limit: Option<f64>,
     program: OwnedFd,
     /// Keeps the maps and hooks; none for the empty program.
     session: Option<Session>,
@@ -75,6 +75,7 @@ fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     let mut unprofiled = unprofiled(pace)?;
     let mut wanted = [
         dense(pace, load.pid())?,
+        dense_in_pool(pace, load.pid())?,
         dense_in_slot(pace, load.pid())?,
         zero_copy(pace, load.pid())?,
         sparse(pace, load.pid())?,
@@ -100,7 +101,7 @@ fn at_pace(pace: Pace, load: &Load, effort: Effort) -> Result<Vec<Figure>> {
     };
     let mut figures = vec![figure(empty, "", None)];
     figures.extend([unprofiled].into_iter().chain(wanted).map(|subject| {
-        let limit = pace.limited.then_some(Limit::AtMost(subject.limit));
+        let limit = subject.limit.filter(|_| pace.limited).map(Limit::AtMost);
         figure(subject, ", over empty", limit)
     }));
     Ok(figures)
@@ -137,7 +138,7 @@ fn turn(subject: &Subject, pace: Pace) -> Result<Turn> {
 fn empty() -> Result<Subject> {
     let program = [Instruction::set(0, 0), Instruction::exit()];
     let program = bpf::load_program(ProgramKind::PerfEvent, &program, 0).map_err(|failure| failure.error)?;
-    Ok(Subject { what: "empty program", limit: 0.0, program, session: None, _counted_in: None, readings: Vec::new() })
+    Ok(Subject { what: "empty program", limit: None, program, session: None, _counted_in: None, readings: Vec::new() })
 }
 
 fn unprofiled(pace: Pace) -> Result<Subject> {
@@ -156,21 +157,34 @@ fn dense(pace: Pace, pid: u32) -> Result<Subject> {
 }
 
 /// As `run` and the daemon have it: any number of processes.
+fn dense_in_pool(pace: Pace, pid: u32) -> Result<Subject> {
+    let pool = |config| SessionConfig { pool: PoolUse::Wanted, ..config };
+    subject("dense bin, any process", 45.0, pace, pool, 0, |session| {
+        let region = everywhere()?;
+        let bins = session.take_pool()?.take(region.nbins).context("room in the pool")?;
+        count_in(session, pid, &RangeTable::single(region), bins)
+    })
+}
+
+/// The same, for who finds no room in the pool.
 fn dense_in_slot(pace: Pace, pid: u32) -> Result<Subject> {
     subject(
-        "dense bin, any process",
-        45.0,
+        "dense bin, any process, own array",
+        None,
         pace,
         |config| config,
         0,
         |session| {
             let region = everywhere()?;
-            let bins = Bins::new(region.nbins)?;
-            session.set_bins(0, &RangeTable::single(region), &bins)?;
-            session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
-            Ok(Some(CountedIn::Bins { _bins: bins }))
+            count_in(session, pid, &RangeTable::single(region), Bins::new(region.nbins)?)
         },
     )
+}
+
+fn count_in(session: &mut Session, pid: u32, ranges: &RangeTable, bins: Bins) -> Result<Option<CountedIn>> {
+    session.set_bins(0, ranges, &bins)?;
+    session.make_known(pid, process_flags::SELECTED | process_flags::DENSE, 0)?;
+    Ok(Some(CountedIn::Bins { _bins: bins }))
 }
 
 fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
@@ -194,7 +208,7 @@ fn zero_copy(pace: Pace, pid: u32) -> Result<Subject> {
 
 /// The whole of the lower half of the address space: every pc is in a bin.
 fn everywhere() -> Result<Region> {
-    let request = Request { offset: 0, scale: 1, bufsiz: 8 << 20, width: 2 };
+    let request = Request { offset: 0, scale: 1, bufsiz: 64 << 10, width: 2 };
     Ok(Region { pre_shift: 30, ..Region::new(Convention::Glibc, request)?.context("a region")? })
 }
 
@@ -214,7 +228,7 @@ fn sparse(pace: Pace, pid: u32) -> Result<Subject> {
 
 fn subject(
     what: &'static str,
-    limit: f64,
+    limit: impl Into<Option<f64>>,
     pace: Pace,
     config: impl FnOnce(SessionConfig) -> SessionConfig,
     mut flags: u32,
@@ -227,5 +241,6 @@ fn subject(
     let mut session = Session::load(&config(SessionConfig::new(settings)))?;
     let counted_in = prepare(&mut session)?;
     let program = session.program()?.try_clone_to_owned()?;
+    let limit = limit.into();
     Ok(Subject { what, limit, program, session: Some(session), _counted_in: counted_in, readings: Vec::new() })
 }
