@@ -1,5 +1,6 @@
 //! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
+pub mod annotate;
 pub mod attach;
 pub mod attach_view;
 pub mod daemon;
@@ -63,6 +64,8 @@ enum Verb {
     Copier(CopierArgs),
     /// Show a recorded profile
     Report(report::ReportArgs),
+    /// Show the instructions and source lines of a function that the ticks fell on
+    Annotate(annotate::AnnotateArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     Doctor(doctor::DoctorArgs),
     /// Print a completion script
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
+        Some(Verb::Annotate(args)) => (annotate::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };

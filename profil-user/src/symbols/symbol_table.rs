@@ -22,6 +22,15 @@ pub struct Symbol {
     pub size: u64,
 }
 
+/// A symbol found by an address in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Its name, as it stands in the table.
+    pub name: &'a [u8],
+    /// Its addresses (SVMA).
+    pub svmas: Range<u64>,
+}
+
 /// The functions and data objects that the symbol tables of a file name.
 #[derive(Debug, Default)]
 pub struct SymbolTable {
@@ -155,6 +164,25 @@ impl SymbolTable {
     /// Where there is none, a symbol without a size, as in assembly, covers what follows it up to the next symbol,
     /// within its section.
     pub fn name_of(&self, svma: u64) -> Option<&[u8]> {
+        self.covering(svma).map(|entry| self.text(entry))
+    }
+
+    /// The symbol that gives the code at an address (SVMA) its name, with its extent.
+    ///
+    /// One without a size ends where the next symbol of code begins, or else with its section.
+    pub fn function_at(&self, svma: u64) -> Option<Function<'_>> {
+        let entry = self.covering(svma)?;
+        let (start, name) = (entry.svma, self.text(entry));
+        if entry.size > 0 {
+            return Some(Function { name, svmas: start..start.saturating_add(entry.size) });
+        }
+        let after = self.entries.partition_point(|entry| entry.svma <= svma);
+        let next = self.entries[after..].iter().find(|entry| entry.kind != Kind::Data).map(|entry| entry.svma);
+        let section = self.section_of(start)?.end;
+        Some(Function { name, svmas: start..next.map_or(section, |next| next.min(section)) })
+    }
+
+    fn covering(&self, svma: u64) -> Option<&Entry> {
         // Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound
         // keeps a hostile table from making each lookup a walk through all of it.
         const STEPS: usize = 256;
@@ -171,7 +199,6 @@ impl SymbolTable {
             .filter(|entry| entry.svma == start)
             .filter(|entry| if sized.is_some() { svma - start < entry.size } else { entry.size == 0 })
             .max_by_key(|entry| (entry.kind, entry.rank))
-            .map(|entry| self.text(entry))
     }
 
     /// Finds a function or data object by name; a global one before a local one.
@@ -189,8 +216,13 @@ impl SymbolTable {
     }
 
     fn in_same_section(&self, symbol: u64, svma: u64) -> bool {
-        let index = self.code.partition_point(|range| range.start <= symbol);
-        index.checked_sub(1).is_some_and(|index| self.code[index].contains(&symbol) && self.code[index].contains(&svma))
+        self.section_of(symbol).is_some_and(|section| section.contains(&svma))
+    }
+
+    /// The section with code that an address lies in.
+    fn section_of(&self, svma: u64) -> Option<&Range<u64>> {
+        let index = self.code.partition_point(|range| range.start <= svma).checked_sub(1)?;
+        Some(&self.code[index]).filter(|range| range.contains(&svma))
     }
 
     fn text(&self, entry: &Entry) -> &[u8] {
