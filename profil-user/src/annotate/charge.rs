@@ -1,6 +1,6 @@
 //! Ticks charged to the instructions of a function.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::finder::Code;
 use super::source::Place;
 use super::ticks::{Ticks, TicksAt};
 use super::wanted::Chosen;
-use super::{InstructionRow, Part, Remark};
+use super::{InstructionRow, Part, Remark, RowFrame};
 use crate::profile::{Frame, Profile};
 use crate::symbols::demangle;
 use crate::symbols::symbol_table::Function;
@@ -25,6 +25,7 @@ pub(super) struct Charged {
 /// The addresses of a function that have ticks, where there is no code to take apart.
 pub(super) fn addresses(profile: &Profile, ticks: &TicksAt, chosen: &Chosen) -> Part {
     let mut rows: BTreeMap<u64, InstructionRow> = BTreeMap::new();
+    let mut texts = Texts::default();
     for index in &chosen.locations {
         let location = &profile.locations[*index];
         let row = rows.entry(location.address).or_insert_with(|| InstructionRow {
@@ -33,11 +34,10 @@ pub(super) fn addresses(profile: &Profile, ticks: &TicksAt, chosen: &Chosen) -> 
             percent: 0.0,
             instruction: None,
             system_call: None,
-            inlined: None,
+            frames: texts.frames(&location.frames),
             place: None,
         });
         row.ticks += ticks.at(*index);
-        (row.inlined, row.place) = from_frames(&location.frames);
     }
     let rows: Vec<InstructionRow> = rows.into_values().collect();
     let end = |row: &InstructionRow| row.address.saturating_add(1);
@@ -122,6 +122,7 @@ impl Piece<'_> {
         let instructions = disassembly::disassemble(architecture, &bytes, function.svmas.start);
         let svmas: Vec<u64> = instructions.iter().map(|instruction| instruction.address).collect();
         let names = symbolizer::name(&code.file, code.debug.as_ref(), &svmas);
+        let mut texts = Texts::default();
         let mut rows: Vec<InstructionRow> = Vec::with_capacity(instructions.len());
         for (instruction, mut named) in instructions.iter().zip(names.frames) {
             if named.first().is_none_or(|frame| frame.file.is_none())
@@ -129,18 +130,16 @@ impl Piece<'_> {
             {
                 named = recorded.to_vec();
             }
-            let (inlined, place) = from_frames(&named);
             rows.push(InstructionRow {
                 address: instruction.address,
                 ticks: Ticks::default(),
                 percent: 0.0,
                 instruction: Some(shown(instruction, &function.svmas, code)),
                 system_call: None,
-                inlined,
-                place,
+                frames: texts.frames(&named),
+                place: None,
             });
         }
-        share_texts(&mut rows);
         let mut inside = 0u64;
         for (svma, ticks) in &ticks {
             // The function's own address is among them, and each tick lies in the function.
@@ -165,30 +164,26 @@ impl Piece<'_> {
     }
 }
 
-/// The function that an instruction was inlined from, and its source line.
-fn from_frames(frames: &[Frame]) -> (Option<Arc<str>>, Option<Place>) {
-    let innermost = frames.first();
-    let inlined = innermost.filter(|_| frames.len() > 1).map(|frame| frame.function.as_str().into());
-    let place = innermost.and_then(|frame| {
-        let file = frame.file.as_deref()?.into();
-        (frame.line > 0).then_some(Place { file, line: frame.line })
-    });
-    (inlined, place)
-}
+/// Texts that are kept once however often they occur: a function of a megabyte has a hundred thousand rows.
+#[derive(Default)]
+struct Texts(HashSet<Arc<str>>);
 
-/// Lets equal texts of neighbours share their memory: a function of a megabyte has a hundred thousand rows.
-fn share_texts(rows: &mut [InstructionRow]) {
-    for index in 1..rows.len() {
-        let (before, rest) = rows.split_at_mut(index);
-        let (before, row) = (&before[index - 1], &mut rest[0]);
-        if row.inlined == before.inlined {
-            row.inlined.clone_from(&before.inlined);
+impl Texts {
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.0.get(text) {
+            return Arc::clone(shared);
         }
-        if let (Some(place), Some(before)) = (&mut row.place, &before.place)
-            && place.file == before.file
-        {
-            place.file = Arc::clone(&before.file);
-        }
+        let shared: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&shared));
+        shared
+    }
+
+    fn frames(&mut self, frames: &[Frame]) -> Vec<RowFrame> {
+        let one = |Frame { function, file, line, .. }: &Frame| {
+            let file = file.as_deref().filter(|_| *line > 0).map(|file| self.share(file));
+            RowFrame { function: self.share(function), place: file.map(|file| Place { file, line: *line }) }
+        };
+        frames.iter().map(one).collect()
     }
 }
 

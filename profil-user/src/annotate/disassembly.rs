@@ -5,6 +5,9 @@ use object::elf;
 use yaxpeax_arch::{Decoder as _, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
+/// Column of the operands, from 0, as objdump has it.
+const OPERANDS: u32 = 7;
+
 /// What a machine's instructions look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -61,7 +64,7 @@ fn x86(bits: u32, code: &[u8], svma: u64) -> Vec<Instruction> {
     options.set_uppercase_hex(false);
     options.set_branch_leading_zeros(false);
     options.set_rip_relative_addresses(true);
-    options.set_space_after_operand_separator(false);
+    options.set_first_operand_char_index(OPERANDS);
     let mut instructions = Vec::new();
     while decoder.can_decode() {
         let (start, address) = (decoder.position(), decoder.ip());
@@ -144,12 +147,12 @@ mod tests {
         // push %rbp; mov %rsp,%rbp; mov 0x2ee2(%rip),%rax; syscall; int $0x80; jne .-9; an invalid byte; ret
         let code = b"\x55\x48\x89\xe5\x48\x8b\x05\xe2\x2e\0\0\x0f\x05\xcd\x80\x75\xf5\x06\xc3";
         insta::assert_snapshot!(shown(&disassemble(Architecture::X86 { bits: 64 }, code, 0x1129)).join("\n"), @r"
-        0x1129+1 push %rbp
-        0x112a+3 mov %rsp,%rbp
-        0x112d+7 mov 0x2ee2(%rip),%rax -> 0x4016
+        0x1129+1 push   %rbp
+        0x112a+3 mov    %rsp,%rbp
+        0x112d+7 mov    0x2ee2(%rip),%rax -> 0x4016
         0x1134+2 syscall !
-        0x1136+2 int $0x80 !
-        0x1138+2 jne 0x112f -> 0x112f
+        0x1136+2 int    $0x80 !
+        0x1138+2 jne    0x112f -> 0x112f
         0x113a+1 .byte 0x06
         0x113b+1 ret
         ");

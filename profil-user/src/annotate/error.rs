@@ -41,6 +41,9 @@ pub enum AnnotateError {
         /// The address.
         address: u64,
     },
+    /// The profile has no tick with a place in the code.
+    #[error("cannot annotate a function: the profile has no tick with a place in the code")]
+    NoTicksAtAll,
     /// The profile's objects do not include what --in names.
     #[error("cannot annotate code in `{}`: no object of the profile has that path, name or build ID; `profil report --by object` lists them", printable(.object))]
     NoObject {

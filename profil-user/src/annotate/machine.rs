@@ -39,7 +39,8 @@ pub struct JsonRow<'a> {
     pub percent: f64,
     pub instruction: Option<&'a str>,
     pub system_call: Option<String>,
-    pub inlined: Option<&'a str>,
+    /// Functions that the instruction was inlined from, the innermost first.
+    pub inlined: Vec<&'a str>,
     pub file: Option<&'a str>,
     pub line: Option<u32>,
     /// Text of the source line.
@@ -70,7 +71,7 @@ impl<'a> JsonAnnotation<'a> {
             percent: row.percent,
             instruction: row.instruction.as_deref(),
             system_call: row.system_call.map(|address| format!("{address:#x}")),
-            inlined: row.inlined.as_deref(),
+            inlined: row.inlined().collect(),
             file: row.place.as_ref().map(|place| &*place.file),
             line: row.place.as_ref().map(|place| place.line),
             source: row.place.as_ref().and_then(|place| annotation.source(place)),

@@ -14,6 +14,7 @@ mod charge;
 mod ticks;
 mod wanted;
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,10 +84,29 @@ pub struct InstructionRow {
     pub instruction: Option<String>,
     /// The address of the system-call instruction right before, where ticks in the kernel return from it to here.
     pub system_call: Option<u64>,
-    /// The function that the instruction was inlined from.
-    pub inlined: Option<Arc<str>>,
-    /// Source line.
+    /// The functions that the instruction belongs to: the innermost inlined one first, the function itself last; empty
+    /// without debug information.
+    pub frames: Vec<RowFrame>,
+    /// Source line: of the innermost of these functions whose source file was found, or else of the innermost. What is
+    /// inlined from a library is so shown at its call, where the library's source is not at hand.
     pub place: Option<Place>,
+}
+
+/// A function at an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFrame {
+    /// Name.
+    pub function: Arc<str>,
+    /// Source line in it.
+    pub place: Option<Place>,
+}
+
+impl InstructionRow {
+    /// The functions that the instruction was inlined from, the innermost first.
+    pub fn inlined(&self) -> impl Iterator<Item = &str> {
+        let (_, inlined) = self.frames.split_last().map_or((None, &[][..]), |(own, inlined)| (Some(own), inlined));
+        inlined.iter().map(|frame| &*frame.function)
+    }
 }
 
 /// A source line and its ticks.
@@ -109,7 +129,7 @@ pub enum Remark {
     Unproven(PathBuf),
     /// A source file has changed since the program was built.
     NewerSource(PathBuf),
-    /// A source file was not found.
+    /// The file of source lines with ticks was not found, or has fewer lines.
     MissingSource(String),
     /// Ticks fell inside instructions, and were charged to those.
     InsideInstructions(u64),
@@ -129,6 +149,9 @@ impl Annotation {
         sources: Sources,
     ) -> Result<Annotation, AnnotateError> {
         let ticks = TicksAt::of(profile);
+        if ticks.sum() == 0 {
+            return Err(AnnotateError::NoTicksAtAll);
+        }
         let (chosen, found) = match &wanted.query {
             Query::Name(name) => {
                 let chosen = wanted::by_name(profile, &ticks, wanted, name)?;
@@ -158,8 +181,12 @@ impl Annotation {
             let newer = annotation.sources.newer_than(built).into_iter();
             annotation.remarks.extend(newer.map(|path| Remark::NewerSource(path.to_owned())));
         }
-        let missing = annotation.sources.missing().into_iter();
-        annotation.remarks.extend(missing.map(|file| Remark::MissingSource(file.to_owned())));
+        let missing: BTreeSet<&str> = (annotation.lines.iter())
+            .filter(|line| annotation.source(&line.place).is_none())
+            .map(|line| &*line.place.file)
+            .collect();
+        let missing: Vec<Remark> = missing.into_iter().map(|file| Remark::MissingSource(file.to_owned())).collect();
+        annotation.remarks.extend(missing);
         Ok(annotation)
     }
 
@@ -188,17 +215,17 @@ impl Annotation {
         }
     }
 
-    /// Sorts the parts, computes shares, adds up lines and reads their text.
+    /// Sorts the parts, computes shares, reads the sources and adds up their lines.
     fn add_up(&mut self) {
         self.parts.sort_by(|a, b| b.ticks.cmp(&a.ticks).then(a.addresses.start.cmp(&b.addresses.start)));
-        let mut lines: std::collections::HashMap<Place, Ticks> = std::collections::HashMap::new();
+        let mut lines: HashMap<Place, Ticks> = HashMap::new();
         for row in self.parts.iter_mut().flat_map(|part| &mut part.rows) {
             row.percent = row.ticks.percent_of(self.ticks.all);
-            if let Some(place) = &row.place {
-                self.sources.load(&place.file);
-                if row.ticks.all > 0 {
-                    *lines.entry(place.clone()).or_default() += row.ticks;
-                }
+            let mut places = row.frames.iter().filter_map(|frame| frame.place.as_ref());
+            let innermost = places.clone().next();
+            row.place = places.find(|place| self.sources.load(&place.file).is_some()).or(innermost).cloned();
+            if let (Some(place), 1..) = (&row.place, row.ticks.all) {
+                *lines.entry(place.clone()).or_default() += row.ticks;
             }
         }
         let line =

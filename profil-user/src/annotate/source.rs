@@ -43,12 +43,13 @@ impl Sources {
         Sources { directories, files: HashMap::new() }
     }
 
-    /// Reads a file, unless that was done before.
-    pub fn load(&mut self, file: &Arc<str>) {
+    /// Finds and reads a file, unless that was done before; its path, if it was found.
+    pub fn load(&mut self, file: &Arc<str>) -> Option<&Path> {
         if !self.files.contains_key(file) {
             let found = candidates(&self.directories, Path::new(&**file)).find_map(read);
             self.files.insert(Arc::clone(file), found);
         }
+        self.files.get(file)?.as_ref().map(|found| &*found.path)
     }
 
     /// The text of a line of a file that was loaded.
@@ -63,14 +64,6 @@ impl Sources {
         let mut paths: Vec<&Path> = self.files.values().flatten().filter(newer).map(|file| &*file.path).collect();
         paths.sort_unstable();
         paths
-    }
-
-    /// The files that were looked for in vain, as the debug information has them, sorted.
-    pub fn missing(&self) -> Vec<&str> {
-        let missing = self.files.iter().filter(|(_, found)| found.is_none()).map(|(name, _)| &**name);
-        let mut missing: Vec<&str> = missing.collect();
-        missing.sort_unstable();
-        missing
     }
 }
 
@@ -123,15 +116,14 @@ mod tests {
         let mut sources = Sources::below(&[directory.path().to_owned()]);
         let (deep, flat): (Arc<str>, Arc<str>) = ("/build/x/src/deep.c".into(), "/build/x/src/flat.c".into());
         let gone: Arc<str> = "/build/x/src/gone.c".into();
-        for file in [&deep, &flat, &gone] {
-            sources.load(file);
-        }
+        assert_eq!(sources.load(&deep), Some(directory.path().join("src/deep.c").as_path()));
+        assert_eq!(sources.load(&flat), Some(directory.path().join("flat.c").as_path()));
+        assert_eq!(sources.load(&gone), None);
         let text = |file: &Arc<str>, line| sources.text(&Place { file: Arc::clone(file), line });
         assert_eq!(text(&deep, 2), Some("    two"));
         assert_eq!((text(&deep, 0), text(&deep, 3)), (None, None));
         assert_eq!(text(&flat, 1), Some("flat"));
         assert_eq!(text(&gone, 1), None);
-        assert_eq!(sources.missing(), ["/build/x/src/gone.c"]);
     }
 
     #[test]
@@ -141,7 +133,7 @@ mod tests {
         fs::write(&path, "here\n").expect("written");
         let name: Arc<str> = path.to_str().expect("UTF-8").into();
         let mut sources = Sources::default();
-        sources.load(&name);
+        assert_eq!(sources.load(&name), Some(path.as_path()));
         assert_eq!(sources.text(&Place { file: name, line: 1 }), Some("here"));
         let modified = fs::metadata(&path).and_then(|found| found.modified()).expect("a time");
         assert_eq!(sources.newer_than(modified - Duration::from_secs(1)), [path.as_path()]);

@@ -181,8 +181,9 @@ fn listing(annotation: &Annotation, part: &Part, columns: &Columns, extent: Exte
 
 fn source_line(annotation: &Annotation, row: &InstructionRow, place: &Place, columns: &Columns) -> Line {
     let mut text = columns.indent() + &name(place);
-    if let Some(function) = &row.inlined {
-        let _ = write!(text, " (inlined {})", printable(function));
+    let inlined: Vec<_> = row.inlined().map(printable).collect();
+    if !inlined.is_empty() {
+        let _ = write!(text, " (inlined {})", inlined.join(" in "));
     }
     if let Some(source) = annotation.source(place) {
         let _ = write!(text, ": {}", printable(source));
@@ -212,17 +213,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::annotate::Sources;
+    use crate::annotate::{RowFrame, Sources};
 
     fn annotation() -> Annotation {
         let file: Arc<str> = "/src/a\x1bb.c".into();
+        let frame = |function: &str| RowFrame { function: function.into(), place: None };
         let row = |address, all, kernel, text: Option<&str>, line| InstructionRow {
             address,
             ticks: Ticks { all, kernel },
             percent: all as f64,
             instruction: text.map(Into::into),
             system_call: (kernel > 0).then_some(address - 2),
-            inlined: (line == 7).then(|| "in\nner".into()),
+            frames: if line == 7 { vec![frame("in\nner"), frame("own")] } else { vec![frame("own")] },
             place: Some(Place { file: Arc::clone(&file), line }),
         };
         let rows = vec![

@@ -73,7 +73,7 @@ pub fn run(args: AnnotateArgs) -> anyhow::Result<ExitCode> {
     let mut finder = ObjectFinder { debug_files };
     let annotated = Annotation::of(&profile, &wanted, &mut finder, Sources::below(&args.source_dir));
     let annotation = match annotated {
-        Err(error @ AnnotateError::NoTicks { .. }) => {
+        Err(error @ (AnnotateError::NoTicks { .. } | AnnotateError::NoTicksAtAll)) => {
             talk::say(error);
             return Ok(ExitCode::from(NO_TICKS));
         }
