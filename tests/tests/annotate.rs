@@ -72,7 +72,7 @@ fn an_address_stands_for_the_function_around_it() {
     let by_name = Annotation::of("two_lines", &file, NONE);
     let by_address = Annotation::of(&by_name.hottest().address, &file, NONE);
     assert_eq!((&by_address.function, by_address.ticks), (&by_name.function, by_name.ticks));
-    let error = refused(&annotate("0x10", &file, NONE));
+    let error = refused(&annotate("0x123456789abc", &file, NONE));
     assert!(error.contains("no code of the profile is there"), "{error}");
     // _start has run, but no tick can be expected there.
     let output = Command::new("nm").arg(&target).output().expect("nm runs");
@@ -278,10 +278,8 @@ fn source_files_are_looked_for_and_told_when_they_are_newer() {
 }
 
 #[test]
-fn code_without_a_file_has_addresses() {
+fn functions_of_the_kernel_have_addresses() {
     let scratch = Scratch::new();
-    let recorded = record(&scratch, &scratch.build("jit"), &["0.3", "unlink"]);
-    assert!(recorded.report(By::Object).ticks_of(|row| row.object.as_deref() == Some("[anon]")) > 0, "{recorded:?}");
     let recorded = Profil::record(&scratch, &["-F", "1999", "--kernel"]);
     let recorded = recorded.launch(scratch.build("modes"), &["zeros", "0.3"]).run();
     let report = recorded.report(By::Function);

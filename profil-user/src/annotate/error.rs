@@ -1,7 +1,7 @@
 //! Why a function cannot be annotated.
 
 use std::fmt::{self, Display};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::build_id::BuildId;
 use crate::printable::printable;
@@ -20,7 +20,7 @@ pub enum AnnotateError {
         hottest: Vec<Match>,
     },
     /// Several have.
-    #[error("cannot annotate `{}`: it may be any of {}; give the whole name, or --in OBJECT:\n{}", printable(.wanted), .matches.len(), Listed(.matches))]
+    #[error("cannot annotate `{}`: it may be any of {} functions; give the whole name, or --in OBJECT:\n{}", printable(.wanted), .matches.len(), Listed(.matches))]
     Ambiguous {
         /// What was asked for.
         wanted: String,
@@ -51,7 +51,7 @@ pub enum AnnotateError {
         object: String,
     },
     /// The file at hand is another build.
-    #[error("cannot disassemble {}: the file there is {}, and what ran is {wanted}; give the directory of the one that ran with --debug-dir, or a server in DEBUGINFOD_URLS", .path.display(), build(.found))]
+    #[error("cannot disassemble {}: the file there is {}, and what ran is {wanted}; give the directory of the one that ran with --debug-dir, or a server in DEBUGINFOD_URLS", shown(.path), build(.found))]
     Stale {
         /// The file.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum AnnotateError {
         wanted: BuildId,
     },
     /// The file at hand has no build ID to know it by, and is newer than the profile.
-    #[error("cannot disassemble {}: it has no build ID and has changed since the profile was recorded; give the directory of the one that ran with --debug-dir", .path.display())]
+    #[error("cannot disassemble {}: it has no build ID and has changed since the profile was recorded; give the directory of the one that ran with --debug-dir", shown(.path))]
     Newer {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum AnnotateError {
         wanted: Option<BuildId>,
     },
     /// Ticks lie inside instructions: it cannot be what ran.
-    #[error("cannot disassemble {}: {} inside its instructions, so that it is not what ran; give the directory of the one that ran with --debug-dir", .path.display(), fell(*.ticks))]
+    #[error("cannot disassemble {}: {} inside its instructions, so that it is not what ran; give the directory of the one that ran with --debug-dir", shown(.path), fell(*.ticks))]
     OtherCode {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum AnnotateError {
         ticks: u64,
     },
     /// No symbol says where the function begins and ends.
-    #[error("cannot annotate {} in {}: no symbol says where the function begins and ends; a debug package, --debug-dir or DEBUGINFOD_URLS helps", printable(.function), .path.display())]
+    #[error("cannot annotate {} in {}: no symbol says where the function begins and ends; a debug package, --debug-dir or DEBUGINFOD_URLS helps", printable(.function), shown(.path))]
     NoSymbol {
         /// The function or address.
         function: String,
@@ -101,7 +101,7 @@ pub enum AnnotateError {
         limit: u64,
     },
     /// Its machine is not known.
-    #[error("cannot disassemble {}: its ELF machine is {machine}; x86 and 64-bit Arm are known", .path.display())]
+    #[error("cannot disassemble {}: its ELF machine is {machine}; x86 and 64-bit Arm are known", shown(.path))]
     Machine {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub enum AnnotateError {
         machine: u16,
     },
     /// The code of the file could not be read.
-    #[error("cannot read the code of {}", .path.display())]
+    #[error("cannot read the code of {}", shown(.path))]
     Code {
         /// The file.
         path: PathBuf,
@@ -166,6 +166,10 @@ fn build(build_id: &Option<BuildId>) -> String {
         Some(build_id) => format!("build {build_id}"),
         None => "a file without a build ID".to_owned(),
     }
+}
+
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 fn fell(ticks: u64) -> String {

@@ -252,15 +252,9 @@ fn by_address(
             mappings.push(index);
         }
     }
-    if let (Some(object), []) = (
-        &wanted.object,
-        &profile
-            .mappings
-            .iter()
-            .map(|mapping| ObjectKey::of(Some(mapping)))
-            .filter(|key| named(key))
-            .collect::<Vec<_>>()[..],
-    ) {
+    if let Some(object) = &wanted.object
+        && !profile.mappings.iter().any(|mapping| named(&ObjectKey::of(Some(mapping))))
+    {
         return Err(AnnotateError::NoObject { object: object.clone() });
     }
     let mut found: Vec<(Chosen, Found)> = Vec::new();
@@ -347,4 +341,54 @@ fn around(
         locations,
         also_inlined_into: Vec::new(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Frame;
+    use crate::report::sample;
+
+    fn annotate(profile: &Profile, query: Query) -> Result<Annotation, AnnotateError> {
+        let wanted = Wanted { query, object: None };
+        Annotation::of(profile, &wanted, &mut ObjectFinder::default(), Sources::default())
+    }
+
+    /// The profile of all tests, with names for the code of a JIT.
+    fn profile() -> Profile {
+        let mut profile = sample::profile();
+        for location in 4..6 {
+            let frame = Frame { function: "jitted".into(), system_name: None, file: Some("a.js".into()), line: 3 };
+            profile.locations[location].frames = vec![frame];
+        }
+        profile
+    }
+
+    #[test]
+    fn code_without_a_file_has_the_addresses_that_have_ticks() {
+        for query in [Query::Name("jitted".into()), Query::Address(0x7f00_0000_1234)] {
+            let annotation = annotate(&profile(), query).expect("it has a name");
+            assert_eq!(annotation.code, Err(NoCode::MadeAtRunTime));
+            let rows: Vec<_> = annotation.parts[0].rows.iter().map(|row| (row.address, row.ticks.all)).collect();
+            assert_eq!(rows, [(0x7f00_0000_1000, 40), (0x7f00_0000_2000, 24)]);
+            let lines: Vec<_> = annotation.lines.iter().map(|line| (line.place.line, line.ticks.all)).collect();
+            assert_eq!(lines, [(3, 64)]);
+        }
+        let kernel = annotate(&profile(), Query::Name("do_syscall_64".into())).expect("it has a name");
+        assert_eq!((kernel.code, kernel.ticks), (Err(NoCode::Kernel), Ticks { all: 70, kernel: 70 }));
+    }
+
+    #[test]
+    fn a_program_that_is_nowhere_is_told() {
+        let error = annotate(&profile(), Query::Name("spin".into())).expect_err("no such file here");
+        insta::assert_snapshot!(error, @"cannot disassemble /opt/bin/burn: build b1b1b1b1 is not on this machine; give the directory of the file with --debug-dir, or a server in DEBUGINFOD_URLS");
+    }
+
+    #[test]
+    fn a_profile_without_ticks_has_nothing_to_annotate() {
+        let mut profile = profile();
+        profile.rows.clear();
+        let error = annotate(&profile, Query::Name("spin".into())).expect_err("no ticks");
+        assert!(matches!(error, AnnotateError::NoTicksAtAll), "{error}");
+    }
 }

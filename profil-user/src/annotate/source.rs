@@ -11,6 +11,9 @@ use crate::symbols::target_files;
 /// Largest source file that is read, bytes.
 const SIZE_LIMIT: u64 = 16 << 20;
 
+/// Most bytes of all source files together: debug information can name as many as it likes.
+const SUM_LIMIT: u64 = 256 << 20;
+
 /// A line of a source file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
@@ -24,6 +27,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 struct SourceFile {
     path: PathBuf,
+    size_bytes: u64,
     lines: Vec<String>,
     modified: Option<SystemTime>,
 }
@@ -33,6 +37,8 @@ struct SourceFile {
 pub struct Sources {
     directories: Vec<PathBuf>,
     files: HashMap<Arc<str>, Option<SourceFile>>,
+    /// Bytes read so far.
+    read_bytes: u64,
 }
 
 impl Sources {
@@ -40,13 +46,15 @@ impl Sources {
     pub fn below(directories: &[PathBuf]) -> Sources {
         // Relative directories are the user's, relative to where profil runs.
         let directories = directories.iter().filter_map(|directory| std::path::absolute(directory).ok()).collect();
-        Sources { directories, files: HashMap::new() }
+        Sources { directories, files: HashMap::new(), read_bytes: 0 }
     }
 
     /// Finds and reads a file, unless that was done before; its path, if it was found.
     pub fn load(&mut self, file: &Arc<str>) -> Option<&Path> {
         if !self.files.contains_key(file) {
-            let found = candidates(&self.directories, Path::new(&**file)).find_map(read);
+            let limit = SIZE_LIMIT.min(SUM_LIMIT.saturating_sub(self.read_bytes));
+            let found = candidates(&self.directories, Path::new(&**file)).find_map(|path| read(path, limit));
+            self.read_bytes += found.as_ref().map_or(0, |found| found.size_bytes);
             self.files.insert(Arc::clone(file), found);
         }
         self.files.get(file)?.as_ref().map(|found| &*found.path)
@@ -87,16 +95,16 @@ fn candidates<'a>(directories: &'a [PathBuf], file: &'a Path) -> impl Iterator<I
 /// The lines of a regular file; what is not UTF-8 is replaced.
 ///
 /// The path comes from the file of a target: it may name a device or a pipe, which are not opened.
-fn read(path: PathBuf) -> Option<SourceFile> {
+fn read(path: PathBuf, limit: u64) -> Option<SourceFile> {
     let file = target_files::open_below(Path::new("/"), &path).ok()?;
     let found = file.metadata().ok()?;
-    if found.len() > SIZE_LIMIT {
+    if found.len() > limit {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(SIZE_LIMIT).read_to_end(&mut bytes).ok()?;
+    file.take(limit).read_to_end(&mut bytes).ok()?;
     let lines = String::from_utf8_lossy(&bytes).lines().map(|line| line.replace('\t', "    ")).collect();
-    Some(SourceFile { path, lines, modified: found.modified().ok() })
+    Some(SourceFile { path, size_bytes: bytes.len() as u64, lines, modified: found.modified().ok() })
 }
 
 #[cfg(test)]
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_no_regular_file_is_not_opened() {
         for path in ["/dev/zero", "/proc/self/fd/0", "/"] {
-            assert!(read(path.into()).is_none(), "{path}");
+            assert!(read(path.into(), SIZE_LIMIT).is_none(), "{path}");
         }
     }
 }

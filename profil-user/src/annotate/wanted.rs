@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_part_of_several_names_lists_them_with_their_ticks() {
         insta::assert_snapshot!(find("i", None).expect_err("spin, main, do_syscall_64"), @r"
-        cannot annotate `i`: it may be any of 2; give the whole name, or --in OBJECT:
+        cannot annotate `i`: it may be any of 2 functions; give the whole name, or --in OBJECT:
                600  spin  /opt/bin/burn
                150  main  /opt/bin/burn
         ");

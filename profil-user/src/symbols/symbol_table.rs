@@ -13,6 +13,12 @@ const TABLE_LIMIT: u64 = 512 << 20;
 /// Most bytes of a name.
 const NAME_LIMIT: usize = 64 * 1024;
 
+/// Most symbols that a lookup passes over.
+///
+/// Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound keeps a
+/// hostile table from making each lookup a walk through all of it.
+const STEPS: usize = 256;
+
 /// A symbol found by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -176,16 +182,14 @@ impl SymbolTable {
         if entry.size > 0 {
             return Some(Function { name, svmas: start..start.saturating_add(entry.size) });
         }
-        let after = self.entries.partition_point(|entry| entry.svma <= svma);
-        let next = self.entries[after..].iter().find(|entry| entry.kind != Kind::Data).map(|entry| entry.svma);
         let section = self.section_of(start)?.end;
-        Some(Function { name, svmas: start..next.map_or(section, |next| next.min(section)) })
+        let after = self.entries.partition_point(|entry| entry.svma <= svma);
+        let within = self.entries[after..].iter().take(STEPS).take_while(|entry| entry.svma < section);
+        let next = within.filter(|entry| entry.kind != Kind::Data).map(|entry| entry.svma).next();
+        Some(Function { name, svmas: start..next.unwrap_or(section) })
     }
 
     fn covering(&self, svma: u64) -> Option<&Entry> {
-        // Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound
-        // keeps a hostile table from making each lookup a walk through all of it.
-        const STEPS: usize = 256;
         let end = self.entries.partition_point(|entry| entry.svma <= svma);
         let last_start = self.entries[..end].last()?.svma;
         let code = || self.entries[..end].iter().rev().take(STEPS).filter(|entry| entry.kind != Kind::Data);
