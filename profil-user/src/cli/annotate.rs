@@ -32,7 +32,7 @@ pub struct AnnotateArgs {
     #[arg(value_name = "FUNC|ADDR")]
     pub function: Query,
 
-    /// The profile
+    /// Which profile.
     #[command(flatten)]
     pub input: InputArgs,
 
