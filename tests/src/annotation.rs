@@ -26,6 +26,7 @@ pub struct Annotation {
 #[expect(missing_docs, reason = "the fields are those of the JSON annotation, documented with the command line")]
 pub struct Instruction {
     pub address: String,
+    pub symbol: Option<String>,
     pub ticks: u64,
     pub kernel_ticks: u64,
     pub percent: f64,

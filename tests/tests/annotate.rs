@@ -1,5 +1,6 @@
 //! `profil annotate` shows the instructions and lines that the ticks fell on, of the build that ran and of no other.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -79,6 +80,21 @@ fn an_address_stands_for_the_function_around_it() {
     let start = text(&output.stdout).lines().find_map(|line| line.strip_suffix(" T _start").map(str::to_owned));
     let output = annotate(&format!("0x{}", start.expect("a _start")), &file, NONE);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
+}
+
+#[test]
+fn both_parts_of_a_split_function_have_their_lines() {
+    let scratch = Scratch::new();
+    let target = scratch.build_as("split", "split", &["-O2", "-freorder-blocks-and-partition"]);
+    let file = record(&scratch, &target, &["0.4"]).file;
+    let annotation = Annotation::of("split", &file, NONE);
+    let parts: BTreeSet<_> = annotation.rows.iter().filter_map(|row| row.symbol.clone()).collect();
+    assert_eq!(parts, BTreeSet::from(["split".to_owned(), "split.cold".to_owned()]), "{annotation:?}");
+    for source in ["LOOP(100000);", "LOOP(200000);"] {
+        let found = annotation.lines.iter().filter(|line| line.source.as_deref().map(str::trim) == Some(source));
+        let found: f64 = found.map(|line| line.percent).sum();
+        assert!(found > 20.0, "{source}: {found}: {annotation:?}");
+    }
 }
 
 #[test]
