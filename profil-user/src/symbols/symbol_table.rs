@@ -175,7 +175,7 @@ impl SymbolTable {
 
     /// The symbol that gives the code at an address (SVMA) its name, with its extent.
     ///
-    /// One without a size ends where the next symbol of code begins, or else with its section.
+    /// One without a size ends where the next symbol begins, or else with its section.
     pub fn function_at(&self, svma: u64) -> Option<Function<'_>> {
         let entry = self.covering(svma)?;
         let (start, name) = (entry.svma, self.text(entry));
@@ -184,8 +184,7 @@ impl SymbolTable {
         }
         let section = self.section_of(start)?.end;
         let after = self.entries.partition_point(|entry| entry.svma <= svma);
-        let within = self.entries[after..].iter().take(STEPS).take_while(|entry| entry.svma < section);
-        let next = within.filter(|entry| entry.kind != Kind::Data).map(|entry| entry.svma).next();
+        let next = self.entries.get(after).map(|entry| entry.svma.min(section));
         Some(Function { name, svmas: start..next.unwrap_or(section) })
     }
 
@@ -231,5 +230,34 @@ impl SymbolTable {
 
     fn text(&self, entry: &Entry) -> &[u8] {
         string_at(&self.names, entry.name as usize, NAME_LIMIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_ends_with_its_size_or_else_at_the_next_one_or_with_its_section() {
+        let entry = |svma, size, name, kind| Entry { svma, size, name, kind, rank: Rank::Global };
+        let table = SymbolTable {
+            names: b"sized\0data\0bare\0last\0".to_vec(),
+            entries: vec![
+                entry(0x1000, 0x18, 0, Kind::Function),
+                entry(0x1020, 0, 11, Kind::Function),
+                entry(0x1028, 4, 6, Kind::Data),
+                entry(0x1040, 0, 16, Kind::Label),
+                entry(0x3000, 4, 6, Kind::Data),
+            ],
+            code: std::iter::once(0x1000..0x1080).collect(),
+            is_full: true,
+        };
+        let at = |svma| table.function_at(svma).map(|function| (function.name, function.svmas));
+        assert_eq!(at(0x1010), Some((&b"sized"[..], 0x1000..0x1018)));
+        assert_eq!(at(0x1018), None);
+        assert_eq!(at(0x1024), Some((&b"bare"[..], 0x1020..0x1028)));
+        assert_eq!(at(0x102a), None);
+        assert_eq!(at(0x1040), Some((&b"last"[..], 0x1040..0x1080)));
+        assert_eq!(at(0x1080), None);
     }
 }
