@@ -3,6 +3,7 @@
 //! Data flows one way: tick (in the kernel) → bin or row → drain → window → sink. Read ARCHITECTURE.md for the map.
 
 pub mod address_space;
+pub mod annotate;
 pub mod attach;
 pub mod bins;
 pub mod build_id;

@@ -3,6 +3,7 @@
 //! A test builds its C targets in a [`Scratch`] folder, runs them alone or under [`Profil`], and compares what the
 //! profile's [`Report`] says with the [`Truth`] that the target measured itself and printed.
 
+pub mod annotation;
 pub mod attacker;
 pub mod cgroup;
 pub mod daemon;

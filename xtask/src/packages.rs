@@ -30,8 +30,12 @@ pub const LINKER: &[Package] = &[Package { name: "llvm-22-dev", why: "bpf-linker
 /// What the suite runs beside, against, or as its targets.
 pub const TESTS: &[Package] = &[
     Package { name: "gcc", why: "compiles the C targets" },
+    Package { name: "g++", why: "compiles the C++ targets" },
     Package { name: "libc6-dev", why: "headers of the C targets, and gcrt1.o for -pg" },
-    Package { name: "binutils", why: "gprof reads our gmon.out; objcopy splits debug files" },
+    Package {
+        name: "binutils",
+        why: "gprof reads our gmon.out; objcopy splits debug files; objdump knows where instructions begin",
+    },
     Package { name: "lld", why: "targets with lld's segment layout" },
     Package { name: "mold", why: "targets with mold's segment layout" },
     Package { name: "golang-go", why: "`go tool pprof` reads our profiles; Go targets" },

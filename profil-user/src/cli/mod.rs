@@ -1,5 +1,6 @@
 //! The command line: arguments, messages, and what is printed. Nothing below it prints.
 
+pub mod annotate;
 pub mod attach;
 pub mod attach_view;
 pub mod daemon;
@@ -69,6 +70,9 @@ enum Verb {
     /// Show a recorded profile
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
+    /// Show the instructions and source lines of a function that the ticks fell on
+    #[command(after_help = annotate::EXAMPLES)]
+    Annotate(annotate::AnnotateArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
@@ -109,6 +113,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
+        Some(Verb::Annotate(args)) => (annotate::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Manual(args)) => (manual::run(&args, Cli::command()), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),

@@ -194,7 +194,7 @@ fn fit(columns: &mut [Column], width: usize) {
 }
 
 /// The text, its end replaced by `…` where it is wider than `width` columns.
-fn cut(text: &str, width: usize) -> String {
+pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::debuginfod::Debuginfod;
+use super::debuginfod::{Artifact, Debuginfod};
 use super::elf_headers::read_bytes;
 use super::object_file::{ObjectFile, Origin};
 use super::target_files;
@@ -57,7 +57,7 @@ impl DebugFiles {
         let place = Rooted { root: Path::new("/"), path, origin: Origin::Host };
         find_below(place, object, &self.host_directories()).or_else(|| {
             let build_id = object.build_id.as_ref()?;
-            let (file, path) = self.debuginfod.as_mut()?.fetch(build_id)?;
+            let (file, path) = self.debuginfod.as_mut()?.fetch(build_id, Artifact::DebugInfo)?;
             accept(file, &path, Origin::Host, object, None)
         })
     }
@@ -76,13 +76,13 @@ impl DebugFiles {
             same(target_files::open_below(Path::new("/"), &path).ok()?, &path)
         });
         local.or_else(|| {
-            let (file, path) = self.debuginfod.as_mut()?.fetch(build_id)?;
+            let (file, path) = self.debuginfod.as_mut()?.fetch(build_id, Artifact::DebugInfo)?;
             same(file, &path)
         })
     }
 
     /// The user's directories, then the system's.
-    fn host_directories(&self) -> Vec<PathBuf> {
+    pub fn host_directories(&self) -> Vec<PathBuf> {
         // Relative directories are the user's, relative to where profil runs.
         let users = self.directories.iter().filter_map(|directory| std::path::absolute(directory).ok());
         users.chain([PathBuf::from(SYSTEM_DEBUG_DIR)]).collect()
@@ -113,7 +113,7 @@ fn find_below(place: Rooted<'_>, object: &ObjectFile, directories: &[PathBuf]) -
 }
 
 /// `.build-id/xx/yyyy.debug`: the first byte of the build ID is a directory.
-fn build_id_path(build_id: &BuildId) -> PathBuf {
+pub(crate) fn build_id_path(build_id: &BuildId) -> PathBuf {
     let hex = build_id.to_string();
     let (first, rest) = hex.split_at(2);
     PathBuf::from(format!(".build-id/{first}/{rest}.debug"))

@@ -26,9 +26,28 @@ pub struct Debuginfod {
     /// Servers that have not failed so far.
     servers: Vec<String>,
     cache: PathBuf,
-    /// Build IDs that no server knows; asked once in a run.
-    missing: HashSet<BuildId>,
+    /// What no server knows; asked once in a run.
+    missing: HashSet<(BuildId, Artifact)>,
     agent: ureq::Agent,
+}
+
+/// Which file of a build is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Artifact {
+    /// The one with debug information.
+    DebugInfo,
+    /// The one that was run.
+    Executable,
+}
+
+impl Artifact {
+    /// Its name in the requests and in the cache.
+    fn name(self) -> &'static str {
+        match self {
+            Artifact::DebugInfo => "debuginfo",
+            Artifact::Executable => "executable",
+        }
+    }
 }
 
 impl Debuginfod {
@@ -70,15 +89,16 @@ impl Debuginfod {
         Some(Debuginfod { servers, cache, missing: HashSet::new(), agent })
     }
 
-    /// The debug file of a build, from the cache or else from the first server that has it, and its path.
+    /// A file of a build, from the cache or else from the first server that has it, and its path.
     ///
     /// A server that cannot be reached is not asked again: a profile has hundreds of files.
-    pub fn fetch(&mut self, build_id: &BuildId) -> Option<(File, PathBuf)> {
-        if self.missing.contains(build_id) {
+    pub fn fetch(&mut self, build_id: &BuildId, artifact: Artifact) -> Option<(File, PathBuf)> {
+        let wanted = (build_id.clone(), artifact);
+        if self.missing.contains(&wanted) {
             return None;
         }
         let directory = self.cache.join(build_id.to_string());
-        let path = directory.join("debuginfo");
+        let path = directory.join(artifact.name());
         // elfutils' client marks what no server knows by an empty file.
         if let Ok(file) = File::open(&path)
             && file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
@@ -90,7 +110,7 @@ impl Debuginfod {
         for server in std::mem::take(&mut self.servers) {
             let answer = match found {
                 Some(_) => Answer::Unknown,
-                None => self.ask(&server, build_id, &directory, &path),
+                None => self.ask(&format!("{server}/buildid/{build_id}/{}", artifact.name()), &directory, &path),
             };
             match answer {
                 Answer::Found(file) => found = Some(file),
@@ -101,13 +121,13 @@ impl Debuginfod {
         }
         self.servers = reachable;
         if found.is_none() {
-            self.missing.insert(build_id.clone());
+            self.missing.insert(wanted);
         }
         found.map(|file| (file, path))
     }
 
-    fn ask(&self, server: &str, build_id: &BuildId, directory: &Path, path: &Path) -> Answer {
-        match self.agent.get(format!("{server}/buildid/{build_id}/debuginfo")).call() {
+    fn ask(&self, url: &str, directory: &Path, path: &Path) -> Answer {
+        match self.agent.get(url).call() {
             Ok(mut response) => {
                 let body = response.body_mut().with_config().limit(SIZE_LIMIT).reader();
                 match store(body, directory, path) {
@@ -177,7 +197,7 @@ mod tests {
         let (url, asked) = serve(&[("200 OK", "debug information")]);
         let mut client = Debuginfod::new(&url, cache.path().into(), TIMEOUT).expect("a server is named");
         for _ in 0..2 {
-            let (mut file, path) = client.fetch(&build_id()).expect("the server has it");
+            let (mut file, path) = client.fetch(&build_id(), Artifact::DebugInfo).expect("the server has it");
             assert_eq!(path, cache.path().join("00112233445566778899/debuginfo"));
             let mut text = String::new();
             file.read_to_string(&mut text).expect("text");
@@ -194,8 +214,8 @@ mod tests {
         let cache = tempfile::tempdir().expect("a directory");
         let (url, asked) = serve(&[("404 Not Found", "")]);
         let mut client = Debuginfod::new(&url, cache.path().into(), TIMEOUT).expect("a server is named");
-        assert!(client.fetch(&build_id()).is_none());
-        assert!(client.fetch(&build_id()).is_none());
+        assert!(client.fetch(&build_id(), Artifact::DebugInfo).is_none());
+        assert!(client.fetch(&build_id(), Artifact::DebugInfo).is_none());
         assert_eq!(asked.iter().count(), 1);
     }
 
@@ -209,7 +229,7 @@ mod tests {
         let (good, _asked) = serve(&[("200 OK", "x")]);
         let urls = format!("http://{closed} ftp://elsewhere {good}");
         let mut client = Debuginfod::new(&urls, cache.path().into(), TIMEOUT).expect("servers are named");
-        assert!(client.fetch(&build_id()).is_some());
+        assert!(client.fetch(&build_id(), Artifact::DebugInfo).is_some());
         assert_eq!(client.servers, [good.trim_end_matches('/')]);
     }
 

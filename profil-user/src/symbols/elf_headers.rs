@@ -137,6 +137,8 @@ pub struct ElfHeaders {
     pub endian: Endianness,
     /// Whether it is 64-bit ELF.
     pub is_64: bool,
+    /// `EM_X86_64` and others.
+    pub machine: u16,
     /// Program headers, in file order; none in some debug files.
     pub segments: Vec<Segment>,
     /// Section headers, in file order; none in a file whose section headers were stripped.
@@ -243,6 +245,7 @@ fn read_headers<Elf: FileHeader<Endian = Endianness>>(
     Ok(ElfHeaders {
         endian,
         is_64: header.is_class_64(),
+        machine: header.e_machine(endian),
         segments,
         section_table_offset: if sections.is_empty() { 0 } else { header.e_shoff(endian).into() },
         sections,

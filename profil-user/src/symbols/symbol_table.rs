@@ -13,6 +13,12 @@ const TABLE_LIMIT: u64 = 512 << 20;
 /// Most bytes of a name.
 const NAME_LIMIT: usize = 64 * 1024;
 
+/// Most symbols that a lookup passes over.
+///
+/// Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound keeps a
+/// hostile table from making each lookup a walk through all of it.
+const STEPS: usize = 256;
+
 /// A symbol found by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -20,6 +26,15 @@ pub struct Symbol {
     pub svma: u64,
     /// Bytes; 0 when the table does not say.
     pub size: u64,
+}
+
+/// A symbol found by an address in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Its name, as it stands in the table.
+    pub name: &'a [u8],
+    /// Its addresses (SVMA).
+    pub svmas: Range<u64>,
 }
 
 /// The functions and data objects that the symbol tables of a file name.
@@ -155,9 +170,25 @@ impl SymbolTable {
     /// Where there is none, a symbol without a size, as in assembly, covers what follows it up to the next symbol,
     /// within its section.
     pub fn name_of(&self, svma: u64) -> Option<&[u8]> {
-        // Symbols nest (labels in a function, a part of a function): some steps back find the one around. The bound
-        // keeps a hostile table from making each lookup a walk through all of it.
-        const STEPS: usize = 256;
+        self.covering(svma).map(|entry| self.text(entry))
+    }
+
+    /// The symbol that gives the code at an address (SVMA) its name, with its extent.
+    ///
+    /// One without a size ends where the next symbol begins, or else with its section.
+    pub fn function_at(&self, svma: u64) -> Option<Function<'_>> {
+        let entry = self.covering(svma)?;
+        let (start, name) = (entry.svma, self.text(entry));
+        if entry.size > 0 {
+            return Some(Function { name, svmas: start..start.saturating_add(entry.size) });
+        }
+        let section = self.section_of(start)?.end;
+        let after = self.entries.partition_point(|entry| entry.svma <= svma);
+        let next = self.entries.get(after).map(|entry| entry.svma.min(section));
+        Some(Function { name, svmas: start..next.unwrap_or(section) })
+    }
+
+    fn covering(&self, svma: u64) -> Option<&Entry> {
         let end = self.entries.partition_point(|entry| entry.svma <= svma);
         let last_start = self.entries[..end].last()?.svma;
         let code = || self.entries[..end].iter().rev().take(STEPS).filter(|entry| entry.kind != Kind::Data);
@@ -171,7 +202,6 @@ impl SymbolTable {
             .filter(|entry| entry.svma == start)
             .filter(|entry| if sized.is_some() { svma - start < entry.size } else { entry.size == 0 })
             .max_by_key(|entry| (entry.kind, entry.rank))
-            .map(|entry| self.text(entry))
     }
 
     /// Finds a function or data object by name; a global one before a local one.
@@ -189,11 +219,45 @@ impl SymbolTable {
     }
 
     fn in_same_section(&self, symbol: u64, svma: u64) -> bool {
-        let index = self.code.partition_point(|range| range.start <= symbol);
-        index.checked_sub(1).is_some_and(|index| self.code[index].contains(&symbol) && self.code[index].contains(&svma))
+        self.section_of(symbol).is_some_and(|section| section.contains(&svma))
+    }
+
+    /// The section with code that an address lies in.
+    fn section_of(&self, svma: u64) -> Option<&Range<u64>> {
+        let index = self.code.partition_point(|range| range.start <= svma).checked_sub(1)?;
+        Some(&self.code[index]).filter(|range| range.contains(&svma))
     }
 
     fn text(&self, entry: &Entry) -> &[u8] {
         string_at(&self.names, entry.name as usize, NAME_LIMIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_ends_with_its_size_or_else_at_the_next_one_or_with_its_section() {
+        let entry = |svma, size, name, kind| Entry { svma, size, name, kind, rank: Rank::Global };
+        let table = SymbolTable {
+            names: b"sized\0data\0bare\0last\0".to_vec(),
+            entries: vec![
+                entry(0x1000, 0x18, 0, Kind::Function),
+                entry(0x1020, 0, 11, Kind::Function),
+                entry(0x1028, 4, 6, Kind::Data),
+                entry(0x1040, 0, 16, Kind::Label),
+                entry(0x3000, 4, 6, Kind::Data),
+            ],
+            code: std::iter::once(0x1000..0x1080).collect(),
+            is_full: true,
+        };
+        let at = |svma| table.function_at(svma).map(|function| (function.name, function.svmas));
+        assert_eq!(at(0x1010), Some((&b"sized"[..], 0x1000..0x1018)));
+        assert_eq!(at(0x1018), None);
+        assert_eq!(at(0x1024), Some((&b"bare"[..], 0x1020..0x1028)));
+        assert_eq!(at(0x102a), None);
+        assert_eq!(at(0x1040), Some((&b"last"[..], 0x1040..0x1080)));
+        assert_eq!(at(0x1080), None);
     }
 }

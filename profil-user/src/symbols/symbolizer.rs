@@ -125,8 +125,9 @@ fn ask_blazesym(path: &Path, svmas: &[u64]) -> Option<Vec<Vec<Frame>>> {
 
 /// The frames of a symbol: it comes with the functions inlined into it outermost first.
 fn frames_of(symbol: &Sym<'_>) -> Vec<Frame> {
-    // Without a size it is blazesym's guess from a symbol table, that a function goes on to the next: ours is better.
-    if symbol.name.is_empty() || symbol.size.is_none() {
+    // Without a size and a line it is blazesym's guess from a symbol table, that a function goes on to the next: ours is
+    // better. With a line it is a function in several pieces, as those with a `.cold` part: blazesym gives no size then.
+    if symbol.name.is_empty() || symbol.size.is_none() && symbol.code_info.is_none() {
         return Vec::new();
     }
     let inlined = symbol.inlined.iter().rev().map(|inlined| (&inlined.name, inlined.code_info.as_ref()));

@@ -40,6 +40,19 @@ pub enum VdsoError {
     },
 }
 
+/// Copies the image of the vDSO out of the memory of a process.
+///
+/// # Errors
+/// [`VdsoError`].
+pub fn image(pid: u32) -> Result<Vec<u8>, VdsoError> {
+    let failed = |source| VdsoError::Process { pid, source };
+    let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(failed)?;
+    let entries = maps::parse(&text).unwrap_or_default();
+    let entry = entries.iter().find(|entry| entry.backing() == Backing::Vdso).ok_or(VdsoError::None { pid })?;
+    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
+    read_bytes(&memory, entry.start, entry.end - entry.start, SIZE_LIMIT).map_err(|source| VdsoError::Elf { source })
+}
+
 /// The vDSO of a process.
 #[derive(Debug)]
 pub struct Vdso {
@@ -63,14 +76,7 @@ impl Vdso {
     /// # Errors
     /// [`VdsoError`].
     pub fn of_process(pid: u32) -> Result<Vdso, VdsoError> {
-        let failed = |source| VdsoError::Process { pid, source };
-        let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(failed)?;
-        let entries = maps::parse(&text).unwrap_or_default();
-        let entry = entries.iter().find(|entry| entry.backing() == Backing::Vdso).ok_or(VdsoError::None { pid })?;
-        let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
-        let image = read_bytes(&memory, entry.start, entry.end - entry.start, SIZE_LIMIT)
-            .map_err(|source| VdsoError::Elf { source })?;
-        Vdso::from_image(&image)
+        Vdso::from_image(&image(pid)?)
     }
 
     /// Reads a vDSO out of a copy of its image.
