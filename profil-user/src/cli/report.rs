@@ -22,6 +22,7 @@ const NO_TICKS: u8 = 4;
 /// Shows where the time went.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
+    /// The profile.
     #[command(flatten)]
     pub input: InputArgs,
 
