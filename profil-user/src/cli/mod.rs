@@ -4,6 +4,7 @@ pub mod attach;
 pub mod attach_view;
 pub mod daemon;
 pub mod doctor;
+pub mod export;
 pub mod failure;
 pub mod input;
 pub mod interrupt;
@@ -63,6 +64,8 @@ enum Verb {
     Copier(CopierArgs),
     /// Show a recorded profile
     Report(report::ReportArgs),
+    /// Write a recorded profile in the format of another tool
+    Export(export::ExportArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     Doctor(doctor::DoctorArgs),
     /// Print a completion script
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
+        Some(Verb::Export(args)) => (export::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };
