@@ -90,9 +90,10 @@ impl Stage {
             [folder.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
         );
         let endless = ENDLESS.iter().any(|endless| example.starts_with(endless));
-        let limit = if endless { "5" } else { "120" };
+        // Ctrl-C must reach profil itself, and no shell that would then end by it.
+        let (limit, command) = if endless { ("5", format!("exec {command}")) } else { ("120", command) };
         let output = Command::new("timeout")
-            .args(["--preserve-status", "--signal=INT", limit, "sh", "-c", &format!("exec {command}")])
+            .args(["--preserve-status", "--signal=INT", limit, "sh", "-c", &command])
             .current_dir(&folder)
             .env("PATH", path.expect("no colon in a folder of ours"))
             .stdin(Stdio::null())

@@ -52,7 +52,9 @@ pub const TESTS: &[Package] = &[
     Package { name: "fish", why: "reads our completions" },
     Package { name: "gdb", why: "profiles itself through monstartup" },
     Package { name: "gcl", why: "calls profil(3) itself" },
-    Package { name: "valgrind", why: "looks into libprofil.so" },
+    Package { name: "valgrind", why: "looks into libprofil.so; callgrind_annotate reads our profiles" },
+    Package { name: "clang-22", why: "optimises a target by our profile of it" },
+    Package { name: "bolt-22", why: "lays a target out by our profile of it" },
 ];
 
 /// Those of `wanted` that are not installed.

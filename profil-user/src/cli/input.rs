@@ -33,9 +33,13 @@ impl InputArgs {
     /// As for [`read`].
     pub fn load(&self) -> anyhow::Result<Profile> {
         let mut profile = read(&self.file)?;
-        let mut debug_files = DebugFiles { directories: self.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
-        late::name_unnamed(&mut profile, &mut debug_files);
+        late::name_unnamed(&mut profile, &mut self.debug_files());
         Ok(profile)
+    }
+
+    /// Where debug files are looked for.
+    pub fn debug_files(&self) -> DebugFiles {
+        DebugFiles { directories: self.debug_dir.clone(), debuginfod: Debuginfod::from_env() }
     }
 }
 

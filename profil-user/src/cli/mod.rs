@@ -5,6 +5,7 @@ pub mod attach;
 pub mod attach_view;
 pub mod daemon;
 pub mod doctor;
+pub mod export;
 pub mod failure;
 pub mod input;
 pub mod interrupt;
@@ -73,6 +74,9 @@ enum Verb {
     /// Show the instructions and source lines of a function that the ticks fell on
     #[command(after_help = annotate::EXAMPLES)]
     Annotate(annotate::AnnotateArgs),
+    /// Write a recorded profile in the format of another tool
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
@@ -114,6 +118,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Annotate(args)) => (annotate::run(args), Launching::No),
+        Some(Verb::Export(args)) => (export::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Manual(args)) => (manual::run(&args, Cli::command()), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),

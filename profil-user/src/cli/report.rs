@@ -29,7 +29,7 @@ pub const EXAMPLES: &str = "EXAMPLES\n  \
 /// Shows where the time went.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Which profile
+    /// Which profile.
     #[command(flatten)]
     pub input: InputArgs,
 

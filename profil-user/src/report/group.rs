@@ -138,7 +138,8 @@ impl Group {
     }
 }
 
-fn object(mapping: Option<&Mapping>) -> String {
+/// Path of the object, with ` [stale]` when its file is another build by now.
+pub(crate) fn object(mapping: Option<&Mapping>) -> String {
     match mapping {
         None => UNKNOWN.to_owned(),
         Some(mapping) if mapping.stale => format!("{} [stale]", mapping.object),
@@ -146,7 +147,8 @@ fn object(mapping: Option<&Mapping>) -> String {
     }
 }
 
-fn function(frame: Option<&Frame>, mapping: Option<&Mapping>, address: u64) -> String {
+/// Name of the function, or what stands for it where no symbol is known.
+pub(crate) fn function(frame: Option<&Frame>, mapping: Option<&Mapping>, address: u64) -> String {
     match (frame, mapping) {
         (Some(frame), _) => frame.function.clone(),
         (None, None) => UNKNOWN.to_owned(),
@@ -160,6 +162,6 @@ fn function(frame: Option<&Frame>, mapping: Option<&Mapping>, address: u64) -> S
 }
 
 /// Last part of a path.
-pub(super) fn base_name(path: &str) -> &str {
+pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::group::{By, Group};
 use super::{Report, ReportRow};
+use crate::tally::Tally;
 
 /// A report as JSON has it. Times are in seconds, addresses are hexadecimal strings, shares are in percent.
 #[derive(Debug, Serialize)]
@@ -37,6 +38,20 @@ pub struct JsonOutcomes {
     pub no_user_pc: u64,
     pub kernel_excluded: u64,
     pub dropped: u64,
+}
+
+impl JsonOutcomes {
+    /// The outcomes of a run.
+    pub fn new(tally: &Tally) -> JsonOutcomes {
+        JsonOutcomes {
+            binned: tally.outcome(Outcome::Binned),
+            stray: tally.outcome(Outcome::Stray),
+            outside: tally.outcome(Outcome::Outside),
+            no_user_pc: tally.outcome(Outcome::NoUserPc),
+            kernel_excluded: tally.outcome(Outcome::KernelExcluded),
+            dropped: tally.outcome(Outcome::Dropped),
+        }
+    }
 }
 
 /// A row: first what it is about, then its numbers.
@@ -113,14 +128,7 @@ impl<'a> JsonReport<'a> {
             ticks: tally.ticks,
             expected: tally.expected(),
             missed: tally.missed(),
-            outcomes: JsonOutcomes {
-                binned: tally.outcome(Outcome::Binned),
-                stray: tally.outcome(Outcome::Stray),
-                outside: tally.outcome(Outcome::Outside),
-                no_user_pc: tally.outcome(Outcome::NoUserPc),
-                kernel_excluded: tally.outcome(Outcome::KernelExcluded),
-                dropped: tally.outcome(Outcome::Dropped),
-            },
+            outcomes: JsonOutcomes::new(tally),
             hz: Some(tally.hz).filter(|hz| *hz > 0.0),
             cpu_seconds: tally.cpu_seconds,
             rows: report.rows.iter().take(limit.unwrap_or(usize::MAX)).map(row).collect(),
@@ -202,7 +210,11 @@ pub fn write_csv(report: &Report, limit: Option<usize>, to: &mut dyn Write) -> i
 
 /// A cell of CSV, quoted where it must be.
 fn text(value: &Option<String>) -> String {
-    let value = value.as_deref().unwrap_or("");
+    csv_cell(value.as_deref().unwrap_or(""))
+}
+
+/// Text as a cell of CSV, quoted where it must be.
+pub(crate) fn csv_cell(value: &str) -> String {
     if value.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", value.replace('"', "\"\""))
     } else {

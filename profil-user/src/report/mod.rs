@@ -14,6 +14,7 @@ mod interval;
 use std::collections::HashMap;
 
 pub use group::{By, Group};
+pub(crate) use group::{base_name, function as function_name, object as object_name};
 pub use interval::{Interval, wilson_95};
 
 use crate::profile::{Mode, Profile};

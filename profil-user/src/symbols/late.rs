@@ -23,13 +23,7 @@ pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) {
         else {
             continue;
         };
-        let path = Path::new(object);
-        let object = same_build(path, build_id);
-        let debug = match &object {
-            Some(object) if object.has_debug_info() => None,
-            Some(object) => debug_files.find(object, path),
-            None => debug_files.find_by_build_id(build_id),
-        };
+        let Files { object, debug } = files_of(object, Some(build_id), debug_files);
         let Some(file) = object.as_ref().or(debug.as_ref()) else {
             continue;
         };
@@ -41,9 +35,31 @@ pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) {
     }
 }
 
+/// The files of this host that belong to an object.
+#[derive(Debug)]
+pub struct Files {
+    /// The object itself.
+    pub object: Option<ObjectFile>,
+    /// Its debug information, where that is in a file of its own.
+    pub debug: Option<ObjectFile>,
+}
+
+/// Finds the files of the build of an object that ran: those of another build are none.
+pub fn files_of(object: &str, build_id: Option<&BuildId>, debug_files: &mut DebugFiles) -> Files {
+    let path = Path::new(object);
+    let object = same_build(path, build_id);
+    let debug = match (&object, build_id) {
+        (Some(object), _) if object.has_debug_info() => None,
+        (Some(object), _) => debug_files.find(object, path),
+        (None, Some(build_id)) => debug_files.find_by_build_id(build_id),
+        (None, None) => None,
+    };
+    Files { object, debug }
+}
+
 /// The file at a path of this host, if it is the build that ran.
-fn same_build(path: &Path, build_id: &BuildId) -> Option<ObjectFile> {
+fn same_build(path: &Path, build_id: Option<&BuildId>) -> Option<ObjectFile> {
     let file = target_files::open_below(Path::new("/"), path).ok()?;
     let object = ObjectFile::new(file, path, Origin::Host).ok()?;
-    (object.build_id.as_ref() == Some(build_id)).then_some(object)
+    (object.build_id.as_ref() == build_id).then_some(object)
 }

@@ -14,6 +14,7 @@ pub mod late;
 pub mod object_file;
 pub mod perf_map;
 pub mod snapshot;
+pub mod source_spans;
 pub mod symbol_table;
 pub mod symbolizer;
 pub mod target_files;
