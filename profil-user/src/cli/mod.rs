@@ -9,6 +9,7 @@ pub mod input;
 pub mod interrupt;
 pub mod launched;
 pub mod misspelt;
+pub mod page;
 pub mod progress;
 pub mod record;
 pub mod region;
