@@ -9,6 +9,7 @@ pub mod build_id;
 pub mod cli;
 pub mod clock;
 pub mod copier;
+pub mod diff;
 pub mod doctor;
 pub mod histogram;
 pub mod images;

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod attach_view;
 pub mod daemon;
+pub mod diff;
 pub mod doctor;
 pub mod failure;
 pub mod input;
@@ -64,6 +65,8 @@ enum Verb {
     Copier(CopierArgs),
     /// Show a recorded profile
     Report(report::ReportArgs),
+    /// Compare two recorded profiles: what changed, and what is chance
+    Diff(diff::DiffArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     Doctor(doctor::DoctorArgs),
     /// Print a completion script
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
+        Some(Verb::Diff(args)) => (diff::run(args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };

@@ -160,6 +160,6 @@ fn function(frame: Option<&Frame>, mapping: Option<&Mapping>, address: u64) -> S
 }
 
 /// Last part of a path.
-pub(super) fn base_name(path: &str) -> &str {
+pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
