@@ -19,6 +19,7 @@ pub mod map_memory;
 pub mod maps;
 pub mod objects;
 pub mod output;
+pub mod plot;
 pub mod pprof;
 pub mod preload;
 pub mod printable;

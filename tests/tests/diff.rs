@@ -158,7 +158,7 @@ fn the_examples_of_the_manual_do_what_they_say() {
     }
     let examples = include_str!("../../README.md").split('`').filter_map(|code| code.strip_prefix("profil "));
     // Square brackets are the table's own words for what may be left out.
-    let examples = examples.filter(|code| code.starts_with("diff --"));
+    let examples = examples.filter(|code| code.starts_with("diff --") || code.starts_with("plot --"));
     let run: Vec<_> = examples
         .inspect(|example| {
             let words = example.split(' ');
@@ -167,5 +167,6 @@ fn the_examples_of_the_manual_do_what_they_say() {
             assert!(output.status.success(), "profil {example}: {output:?}");
         })
         .collect();
-    assert!(run.len() >= 1, "{run:?}");
+    assert!(run.len() >= 2, "{run:?}");
+    assert!(scratch.path("x.svg").is_file());
 }

@@ -11,6 +11,7 @@ pub mod interrupt;
 pub mod launched;
 pub mod misspelt;
 pub mod page;
+pub mod plot;
 pub mod progress;
 pub mod record;
 pub mod region;
@@ -67,6 +68,8 @@ enum Verb {
     Report(report::ReportArgs),
     /// Compare two recorded profiles: what changed, and what is chance
     Diff(diff::DiffArgs),
+    /// Draw a recorded profile: ticks over addresses, as an SVG
+    Plot(plot::PlotArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     Doctor(doctor::DoctorArgs),
     /// Print a completion script
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Diff(args)) => (diff::run(args), Launching::No),
+        Some(Verb::Plot(args)) => (plot::run(&args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),
     };

@@ -138,7 +138,8 @@ impl Group {
     }
 }
 
-fn object(mapping: Option<&Mapping>) -> String {
+/// Path of an object, with ` [stale]` when its file is another build by now.
+pub(crate) fn object(mapping: Option<&Mapping>) -> String {
     match mapping {
         None => UNKNOWN.to_owned(),
         Some(mapping) if mapping.stale => format!("{} [stale]", mapping.object),

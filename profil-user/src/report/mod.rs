@@ -15,7 +15,7 @@ mod interval;
 use std::collections::HashMap;
 
 pub use group::{By, Group};
-pub(crate) use group::base_name;
+pub(crate) use group::{base_name, object};
 pub use interval::{Interval, wilson_95};
 
 use crate::profile::{Mode, Profile};
