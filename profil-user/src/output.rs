@@ -181,8 +181,8 @@ fn is_descriptor(path: &Path) -> bool {
     (path.starts_with("/dev") || path.starts_with("/proc")) && path.is_symlink()
 }
 
-/// `PATH.old`.
-fn old_path(path: &Path) -> PathBuf {
+/// `PATH.old`, where the file of the run before is kept.
+pub fn old_path(path: &Path) -> PathBuf {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
     old.into()

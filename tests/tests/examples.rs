@@ -34,10 +34,15 @@ fn examples(help: &str) -> Vec<String> {
     block.map(|line| line.trim().split("  ").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The commands that a Markdown text shows behind a prompt, without what becomes root.
-fn console_lines(markdown: &str) -> Vec<String> {
+/// The commands that a Markdown text shows, without what becomes root: behind a prompt, and in its sentences where they are
+/// whole, with options and without words for what the reader puts there.
+fn commands_of(markdown: &str) -> Vec<String> {
+    let is_whole = |code: &&str| {
+        code.contains(" -") && !code.contains(|c: char| c.is_ascii_uppercase() || c == '[') && !code.contains("..")
+    };
     let prompted = markdown.lines().filter_map(|line| line.strip_prefix("$ "));
-    let commands = prompted.map(|line| line.strip_prefix("sudo ").unwrap_or(line));
+    let in_sentences = markdown.split('`').skip(1).step_by(2).filter(is_whole);
+    let commands = prompted.chain(in_sentences).map(|line| line.strip_prefix("sudo ").unwrap_or(line));
     commands.filter(|line| line.starts_with("profil ")).map(Into::into).collect()
 }
 
@@ -135,7 +140,7 @@ fn every_example_of_every_help_runs() {
 fn every_example_of_the_readme_runs() {
     let Some(stage) = Stage::set() else { return };
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let examples = console_lines(&fs::read_to_string(readme).expect("the README is there"));
+    let examples = commands_of(&fs::read_to_string(readme).expect("the README is there"));
     assert!(examples.len() >= 3, "{examples:?}");
     for example in examples {
         stage.play(&example);

@@ -4,6 +4,7 @@ pub mod annotate;
 pub mod attach;
 pub mod attach_view;
 pub mod daemon;
+pub mod diff;
 pub mod doctor;
 pub mod export;
 pub mod failure;
@@ -12,6 +13,8 @@ pub mod interrupt;
 pub mod launched;
 pub mod manual;
 pub mod misspelt;
+pub mod page;
+pub mod plot;
 pub mod progress;
 pub mod record;
 pub mod region;
@@ -77,6 +80,12 @@ enum Verb {
     /// Write a recorded profile in the format of another tool
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
+    /// Compare two recorded profiles: what changed, and what is chance
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(diff::DiffArgs),
+    /// Draw a recorded profile: ticks over addresses, as an SVG
+    #[command(after_help = plot::EXAMPLES)]
+    Plot(plot::PlotArgs),
     /// Say what this machine and user can do, what is missing, and how to cure it
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
@@ -119,6 +128,8 @@ pub fn main() -> ExitCode {
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Annotate(args)) => (annotate::run(args), Launching::No),
         Some(Verb::Export(args)) => (export::run(args), Launching::No),
+        Some(Verb::Diff(args)) => (diff::run(args), Launching::No),
+        Some(Verb::Plot(args)) => (plot::run(&args), Launching::No),
         Some(Verb::Doctor(args)) => (doctor::run(args), Launching::No),
         Some(Verb::Manual(args)) => (manual::run(&args, Cli::command()), Launching::No),
         Some(Verb::Completions { shell }) => (completions(shell), Launching::No),

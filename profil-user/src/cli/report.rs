@@ -1,16 +1,16 @@
 //! `profil report`: a profile as a table.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use regex_lite::Regex;
 
 use crate::cli::input::InputArgs;
+use crate::cli::page;
 use crate::profile::Profile;
-use crate::report::color::{ColorChoice, Medium};
+use crate::report::color::ColorChoice;
 use crate::report::summary::{RunFile, misses_line, summary_line};
-use crate::report::table::Layout;
 use crate::report::{By, Report, machine, table};
 
 /// Rows of the table when no limit is given.
@@ -81,26 +81,13 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 
 fn print(report: &Report, args: &ReportArgs) -> io::Result<()> {
     let stdout = io::stdout().lock();
-    let terminal = stdout.is_terminal();
-    let width = terminal.then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    let layout = page::layout(&stdout, page::rows(args.limit, Some(DEFAULT_LIMIT)), args.color);
     let mut to = BufWriter::new(stdout);
-    let rows = |default: Option<usize>| match args.limit {
-        None => default,
-        Some(0) => None,
-        limit => limit,
-    };
     if args.json {
-        machine::write_json(report, rows(None), &mut to)?;
+        machine::write_json(report, page::rows(args.limit, None), &mut to)?;
     } else if args.csv {
-        machine::write_csv(report, rows(None), &mut to)?;
+        machine::write_csv(report, page::rows(args.limit, None), &mut to)?;
     } else {
-        let medium = if terminal { Medium::Terminal } else { Medium::File };
-        let layout = Layout {
-            limit: rows(Some(DEFAULT_LIMIT)),
-            // A terminal that does not know its size reports 0 columns.
-            width: width.map(|size| size.ws_col.into()).filter(|columns| *columns > 0),
-            paint: args.color.paint(medium, |name| std::env::var_os(name)),
-        };
         table::write(report, layout, &mut to)?;
     }
     to.flush()

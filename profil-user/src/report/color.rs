@@ -33,7 +33,11 @@ pub enum Tone {
     Hot,
     /// 0.5 % or more.
     Warm,
-    /// Less.
+    /// It takes more time than it did.
+    Worse,
+    /// It takes less time than it did.
+    Better,
+    /// All else.
     Plain,
 }
 
@@ -96,8 +100,8 @@ impl<T: Display> Display for Painted<T> {
         let code = match (paint, tone) {
             (Paint::Plain, _) | (_, Tone::Plain) => return text.fmt(f),
             (Paint::Ansi, Tone::Heading) => "1",
-            (Paint::Ansi, Tone::Hot) => "31",
-            (Paint::Ansi, Tone::Warm) => "32",
+            (Paint::Ansi, Tone::Hot | Tone::Worse) => "31",
+            (Paint::Ansi, Tone::Warm | Tone::Better) => "32",
         };
         write!(f, "\x1b[{code}m{text}\x1b[0m")
     }

@@ -138,7 +138,7 @@ impl Group {
     }
 }
 
-/// Path of the object, with ` [stale]` when its file is another build by now.
+/// Path of an object, with ` [stale]` when its file is another build by now.
 pub(crate) fn object(mapping: Option<&Mapping>) -> String {
     match mapping {
         None => UNKNOWN.to_owned(),

@@ -4,6 +4,7 @@
 //! with what other pprof readers print; ticks without a place are in the tally beside them.
 
 pub mod color;
+pub mod column;
 pub mod machine;
 pub mod summary;
 pub mod table;
