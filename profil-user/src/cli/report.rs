@@ -7,6 +7,7 @@ use anyhow::Context;
 use regex_lite::Regex;
 
 use crate::cli::input::InputArgs;
+use crate::printable::printable_lines;
 use crate::profile::Profile;
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
@@ -22,6 +23,7 @@ const NO_TICKS: u8 = 4;
 /// Shows where the time went.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
+    /// Which profile.
     #[command(flatten)]
     pub input: InputArgs,
 
@@ -81,12 +83,12 @@ fn print(report: &Report, args: &ReportArgs) -> io::Result<()> {
         Some(0) => None,
         limit => limit,
     };
+    let medium = if terminal { Medium::Terminal } else { Medium::File };
     if args.json {
         machine::write_json(report, rows(None), &mut to)?;
     } else if args.csv {
-        machine::write_csv(report, rows(None), &mut to)?;
+        csv(report, rows(None), medium, &mut to)?;
     } else {
-        let medium = if terminal { Medium::Terminal } else { Medium::File };
         let layout = Layout {
             limit: rows(Some(DEFAULT_LIMIT)),
             // A terminal that does not know its size reports 0 columns.
@@ -96,6 +98,19 @@ fn print(report: &Report, args: &ReportArgs) -> io::Result<()> {
         table::write(report, layout, &mut to)?;
     }
     to.flush()
+}
+
+/// Writes the report as CSV; on a terminal, names are made safe to show.
+///
+/// # Errors
+/// Those of `to`.
+pub fn csv(report: &Report, limit: Option<usize>, medium: Medium, to: &mut dyn Write) -> io::Result<()> {
+    if medium == Medium::File {
+        return machine::write_csv(report, limit, to);
+    }
+    let mut text = Vec::new();
+    machine::write_csv(report, limit, &mut text)?;
+    to.write_all(printable_lines(&String::from_utf8_lossy(&text)).as_bytes())
 }
 
 /// What goes to standard error: that nothing matched, why ticks are missing, the summary.

@@ -43,7 +43,7 @@ pub fn write(report: &Report, layout: Layout, to: &mut dyn Write) -> io::Result<
     }
     let hidden = &report.rows[shown.len()..];
     if !hidden.is_empty() {
-        let ticks = hidden.iter().map(|row| row.ticks).sum();
+        let ticks = hidden.iter().fold(0u64, |sum, row| sum.saturating_add(row.ticks));
         let share = super::percent(ticks, report.counted);
         writeln!(
             to,
@@ -63,7 +63,7 @@ fn headline(report: &Report) -> String {
         line += &format!(", {} with a place in the code (100 % here)", thousands(*places));
     }
     if !clock.is_empty() {
-        line += &format!("; {clock}");
+        line += &format!("; {}", printable(clock));
     }
     if tally.hz > 0.0 {
         line += &format!("; {} Hz", rate(tally.hz));
@@ -144,6 +144,7 @@ fn name_columns(by: By, rows: &[ReportRow]) -> Vec<Column> {
         By::Object => vec![Column::names("OBJECT", rows, |group| known(&group.object).to_owned()), build_id()],
         By::BuildId => vec![build_id(), object()],
         By::Process => vec![pid(), process()],
+        By::Service => vec![Column::names("SERVICE", rows, |group| known(&group.service).to_owned())],
         By::Thread => {
             vec![
                 pid(),
