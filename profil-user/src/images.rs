@@ -13,6 +13,7 @@ use profil_common::{Event, EventKind};
 use crate::maps::{self, Backing};
 use crate::objects::{ObjectId, Objects, Sighting};
 use crate::process::ProcDir;
+use crate::service_labels::ServiceLabels;
 use crate::sideband::{Mapped, Record, RecordKind};
 use crate::symbols::target_files::Inode;
 
@@ -34,6 +35,8 @@ pub struct Image {
     pub born_ns: u64,
     /// Command name.
     pub comm: String,
+    /// Service, where its control group is one.
+    pub service: Option<Arc<str>>,
 }
 
 /// Whose mappings are kept.
@@ -71,6 +74,7 @@ pub struct Images {
     spaces: HashMap<u32, Vec<Space>>,
     images: HashMap<u64, Image>,
     objects: Objects,
+    services: ServiceLabels,
     /// Processes that have probably ended since the last [`Images::prune`].
     ended: Vec<u32>,
 }
@@ -78,7 +82,14 @@ pub struct Images {
 impl Images {
     /// No images yet.
     pub fn new(tracking: Tracking, objects: Objects) -> Images {
-        Images { tracking, spaces: HashMap::new(), images: HashMap::new(), objects, ended: Vec::new() }
+        Images {
+            tracking,
+            spaces: HashMap::new(),
+            images: HashMap::new(),
+            objects,
+            services: ServiceLabels::default(),
+            ended: Vec::new(),
+        }
     }
 
     /// Adds a running process by its maps in /proc. One that has just exited adds nothing.
@@ -127,7 +138,8 @@ impl Images {
 
     /// Adds an image that was made known by the loader itself.
     pub fn add_image(&mut self, image: u64, pid: u32, comm: String) {
-        self.images.insert(image, Image { pid, born_ns: 0, comm });
+        let service = self.services.read(pid).unwrap_or_default();
+        self.images.insert(image, Image { pid, born_ns: 0, comm, service });
     }
 
     /// Takes in what the hooks saw.
@@ -135,14 +147,20 @@ impl Images {
         let Some(EventKind::Fork | EventKind::Exec | EventKind::Seen) = event.kind() else {
             return;
         };
-        let Event { time_ns, image, pid, comm, .. } = event;
+        let Event { time_ns, image, other_image, pid, comm, .. } = event;
         let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
         let comm = match event.kind() {
             Some(EventKind::Seen) => name_of_threads(*pid),
             _ => None,
         }
         .unwrap_or_else(|| String::from_utf8_lossy(&comm[..length]).into_owned());
-        self.images.insert(*image, Image { pid: *pid, born_ns: *time_ns, comm });
+        let before = self.images.get(other_image).and_then(|image| image.service.clone());
+        let service = match event.kind() {
+            // A child begins in the control group of its parent.
+            Some(EventKind::Fork) => before,
+            _ => self.services.read_within_budget(*pid, *time_ns).unwrap_or(before),
+        };
+        self.images.insert(*image, Image { pid: *pid, born_ns: *time_ns, comm, service });
         if event.kind() == Some(EventKind::Seen) && !self.spaces.contains_key(pid) {
             self.add_running(*pid);
         }

@@ -22,6 +22,24 @@ pub enum MappingKind {
     Anonymous,
 }
 
+impl MappingKind {
+    /// What an object is by its name, as profil and perf write names, and by an address in it.
+    pub fn of_object(object: &str, address: u64) -> MappingKind {
+        match object {
+            "[vdso]" => MappingKind::Vdso,
+            _ if object.starts_with("[kernel") || object.starts_with('[') && address >= KERNEL_HALF => {
+                MappingKind::Kernel
+            }
+            "" | "//anon" => MappingKind::Anonymous,
+            _ if object.starts_with('[') => MappingKind::Anonymous,
+            _ => MappingKind::File,
+        }
+    }
+}
+
+/// First address of the kernel's half of the address space.
+const KERNEL_HALF: u64 = 1 << 63;
+
 /// An executable segment of an object (file, kernel, vDSO), or the anonymous code of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mapping {
@@ -39,6 +57,19 @@ pub struct Mapping {
     pub file_offset: u64,
     /// The file found at the path is another build than the one that ran: its names were not used.
     pub stale: bool,
+}
+
+impl Mapping {
+    /// A mapping of the kernel or of a module, which is all that is known of it.
+    pub fn kernel(object: &str) -> Mapping {
+        Mapping { start: KERNEL_HALF, ..Mapping::whole(MappingKind::Kernel, object) }
+    }
+
+    /// A mapping of an object at unknown addresses, which is all that is known of it.
+    pub fn whole(kind: MappingKind, object: &str) -> Mapping {
+        let object = object.to_owned();
+        Mapping { kind, object, build_id: None, start: 0, limit: u64::MAX, file_offset: 0, stale: false }
+    }
 }
 
 /// A function at a location: the innermost inlined one first, the function that contains them last.
@@ -59,7 +90,7 @@ pub struct Frame {
 pub struct Location {
     /// Index of the mapping in [`Profile::mappings`]; `None` when the pc belongs to no known mapping.
     pub mapping: Option<usize>,
-    /// Address: SVMA or AVMA by the mapping's kind; AVMA without a mapping.
+    /// Address: SVMA or AVMA by the mapping's kind; AVMA without a mapping; 0 when the file does not say.
     pub address: u64,
     /// Functions at the address, innermost first; empty when no symbol is known.
     pub frames: Vec<Frame>,
@@ -68,12 +99,14 @@ pub struct Location {
 /// A program image that ran: one process between two execs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessInfo {
-    /// Process ID as the user sees it.
+    /// Process ID as the user sees it; 0 when it is not known, and for idle time.
     pub pid: u32,
     /// Which image of this PID, from 1: a PID that ran exec, or was used again, has several.
     pub generation: u32,
     /// Command name.
     pub comm: String,
+    /// Service that it belongs to by its control group: systemd unit, container or pod; `None` when it is in none.
+    pub service: Option<String>,
 }
 
 /// The mode that a tick was taken in.
@@ -121,6 +154,6 @@ pub struct Profile {
     pub locations: Vec<Location>,
     /// Program images that ran.
     pub processes: Vec<ProcessInfo>,
-    /// Ticks; the sum over the rows is the `stray` outcome of the tally.
+    /// Ticks; the sum over the rows is what the tally has as `stray` and `binned`.
     pub rows: Vec<Row>,
 }

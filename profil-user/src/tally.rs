@@ -27,6 +27,13 @@ impl Tally {
         Tally { ticks: counters.ticks, outcomes: counters.outcomes, cpu_seconds, hz }
     }
 
+    /// The tally of a file that tells nothing but its ticks, all with one outcome, and their rate; 0 where it does not.
+    pub fn of_counted(outcome: Outcome, ticks: u64, hz: f64) -> Tally {
+        let mut outcomes = [0; 6];
+        outcomes[outcome as usize] = ticks;
+        Tally { ticks, outcomes, cpu_seconds: None, hz }
+    }
+
     /// Ticks with one outcome.
     pub fn outcome(&self, outcome: Outcome) -> u64 {
         self.outcomes[outcome as usize]

@@ -74,9 +74,14 @@ pub struct Row {
     pub pid: Option<u32>,
     pub generation: Option<u32>,
     pub tid: Option<u32>,
+    pub service: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
     pub ticks: u64,
     pub percent: f64,
     pub kernel_percent: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 impl Report {

@@ -48,6 +48,10 @@ pub struct DiffArgs {
     #[arg(value_name = "AFTER")]
     pub second: Option<PathBuf>,
 
+    /// The program that both are of, where they are gmon.out
+    #[arg(long, value_name = "PATH")]
+    pub object: Option<PathBuf>,
+
     /// Directory with debug files, laid out like /usr/lib/debug, for code without a name; may be given several times
     #[arg(long, value_name = "DIR")]
     pub debug_dir: Vec<PathBuf>,
@@ -121,7 +125,9 @@ fn files(first: Option<&Path>, second: Option<&Path>) -> (PathBuf, PathBuf) {
 }
 
 fn load(args: &DiffArgs, before: &Path, after: &Path) -> anyhow::Result<(Profile, Profile)> {
-    let load = |file: &Path| InputArgs { file: file.to_owned(), debug_dir: args.debug_dir.clone() }.load();
+    let load = |file: &Path| {
+        InputArgs { file: file.to_owned(), object: args.object.clone(), debug_dir: args.debug_dir.clone() }.load()
+    };
     let profile = load(after)?;
     if args.second.is_none() && !before.exists() {
         bail!(

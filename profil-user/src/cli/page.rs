@@ -10,13 +10,17 @@ use crate::report::table::Layout;
 pub fn layout(to: &(impl IsTerminal + AsFd), limit: Option<usize>, color: ColorChoice) -> Layout {
     let terminal = to.is_terminal();
     let size = terminal.then(|| rustix::termios::tcgetwinsize(to).ok()).flatten();
-    let medium = if terminal { Medium::Terminal } else { Medium::File };
     Layout {
         limit,
         // A terminal that does not know its size reports 0 columns.
         width: size.map(|size| size.ws_col.into()).filter(|columns| *columns > 0),
-        paint: color.paint(medium, |name| std::env::var_os(name)),
+        paint: color.paint(medium(to), |name| std::env::var_os(name)),
     }
+}
+
+/// What `to` is.
+pub fn medium(to: &impl IsTerminal) -> Medium {
+    if to.is_terminal() { Medium::Terminal } else { Medium::File }
 }
 
 /// Rows to show: those asked for, 0 being all, or else the default.

@@ -14,7 +14,7 @@ use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::launched::{Launched, Stay, Stopped};
 use crate::cli::progress::{Progress, Verbosity};
 use crate::cli::selection::{FilterArgs, TargetArgs};
-use crate::cli::{remarks, talk, values, verbose};
+use crate::cli::{remarks, report, talk, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::{TargetProcess, namespace};
@@ -301,10 +301,14 @@ impl Run<'_> {
 
 /// Writes a profile in a format.
 fn write(output: &mut Output, format: Format, profile: &Profile) -> anyhow::Result<()> {
+    let medium = match io::stdout().is_terminal() && output.path().as_os_str() == "-" {
+        true => Medium::Terminal,
+        false => Medium::File,
+    };
     let written = output.write(|to| match format {
         Format::Pprof => pprof::write(profile, to),
         Format::Json => machine::write_json(&Report::new(profile, By::Function, |_| true), None, to),
-        Format::Csv => machine::write_csv(&Report::new(profile, By::Function, |_| true), None, to),
+        Format::Csv => report::csv(&Report::new(profile, By::Function, |_| true), None, medium, to),
     });
     match written {
         Err(error) if error.is_broken_pipe() => Ok(()),

@@ -8,8 +8,9 @@ use regex_lite::Regex;
 
 use crate::cli::input::InputArgs;
 use crate::cli::page;
+use crate::printable::printable_lines;
 use crate::profile::Profile;
-use crate::report::color::ColorChoice;
+use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::report::{By, Report, machine, table};
 
@@ -86,11 +87,24 @@ fn print(report: &Report, args: &ReportArgs) -> io::Result<()> {
     if args.json {
         machine::write_json(report, page::rows(args.limit, None), &mut to)?;
     } else if args.csv {
-        machine::write_csv(report, page::rows(args.limit, None), &mut to)?;
+        csv(report, page::rows(args.limit, None), page::medium(&io::stdout()), &mut to)?;
     } else {
         table::write(report, layout, &mut to)?;
     }
     to.flush()
+}
+
+/// Writes the report as CSV; on a terminal, names are made safe to show.
+///
+/// # Errors
+/// Those of `to`.
+pub fn csv(report: &Report, limit: Option<usize>, medium: Medium, to: &mut dyn Write) -> io::Result<()> {
+    if medium == Medium::File {
+        return machine::write_csv(report, limit, to);
+    }
+    let mut text = Vec::new();
+    machine::write_csv(report, limit, &mut text)?;
+    to.write_all(printable_lines(&String::from_utf8_lossy(&text)).as_bytes())
 }
 
 /// What goes to standard error: that nothing matched, why ticks are missing, the summary.

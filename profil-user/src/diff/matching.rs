@@ -25,6 +25,8 @@ pub enum Owner {
     Same(Task),
     /// A command name, of processes that did not.
     Command(Option<String>),
+    /// A service.
+    Service(Option<String>),
 }
 
 /// Part of an object.
@@ -86,7 +88,7 @@ impl Matching {
     pub fn key(&self, group: &Group) -> Key {
         let owner = self.owner(group);
         let part = match self.by {
-            By::Object | By::BuildId | By::Process | By::Thread => Part::All,
+            By::Object | By::BuildId | By::Process | By::Thread | By::Service => Part::All,
             // Lines and offsets before a change of the source are not those after it, but a person who asks for lines
             // has most of them in mind as the same.
             By::Line => Part::Line {
@@ -107,6 +109,9 @@ impl Matching {
         if matches!(self.by, By::Process | By::Thread) {
             let task = task(group);
             return if self.tasks.contains(&task) { Owner::Same(task) } else { Owner::Command(task.process) };
+        }
+        if self.by == By::Service {
+            return Owner::Service(group.service.clone());
         }
         if let Some(build) = self.shared_build(group) {
             return Owner::Build(build.to_owned());

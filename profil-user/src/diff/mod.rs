@@ -205,7 +205,7 @@ fn matched_by(owner: &Owner) -> MatchedBy {
     match owner {
         Owner::Build(_) => MatchedBy::Build,
         Owner::Same(_) => MatchedBy::Process,
-        Owner::Path(_) | Owner::Name(_) | Owner::Command(_) => MatchedBy::Name,
+        Owner::Path(_) | Owner::Name(_) | Owner::Command(_) | Owner::Service(_) => MatchedBy::Name,
     }
 }
 

@@ -48,7 +48,7 @@ fn profile(places: &[Place], hz: f64) -> Profile {
         title: "-- ./a".into(),
         mappings,
         locations,
-        processes: vec![ProcessInfo { pid: 7, generation: 1, comm: "a".into() }],
+        processes: vec![ProcessInfo { pid: 7, generation: 1, comm: "a".into(), service: None }],
         rows,
     }
 }
@@ -143,8 +143,8 @@ fn an_address_is_that_of_the_other_run_in_one_build_only() {
 fn processes_are_known_by_number_while_they_live_and_by_name_afterwards() {
     let mut before = sample::profile();
     let mut after = sample::profile();
-    before.processes[1] = ProcessInfo { pid: 11, generation: 1, comm: "x".into() };
-    after.processes[1] = ProcessInfo { pid: 12, generation: 1, comm: "x".into() };
+    before.processes[1] = ProcessInfo { pid: 11, generation: 1, comm: "x".into(), service: None };
+    after.processes[1] = ProcessInfo { pid: 12, generation: 1, comm: "x".into(), service: None };
     let diff = Diff::new(before, after, By::Process, |_| true);
     let rows: Vec<_> = diff.rows.iter().map(|row| (row.group.pid, row.matched_by, row.points())).collect();
     assert_eq!(rows, [(Some(10), Some(MatchedBy::Process), 0.0), (Some(12), Some(MatchedBy::Name), 0.0)]);

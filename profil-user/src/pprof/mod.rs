@@ -20,7 +20,7 @@ mod read;
 mod tables;
 
 pub use error::{Found, ReadError};
-pub use read::{MAX_BYTES, read, read_file};
+pub use read::{GZIP_MAGIC, MAX_BYTES, read, read_file};
 
 /// Begins each comment that carries a part of the tally: `profil: ticks=9970`.
 pub const COMMENT_PREFIX: &str = "profil: ";
@@ -33,6 +33,8 @@ pub mod label {
     pub const PID: &str = "pid";
     /// Image of the PID, from 1 (number); left out for the first.
     pub const GENERATION: &str = "generation";
+    /// Service that the process belongs to: systemd unit, container or pod (string); left out where there is none.
+    pub const SERVICE: &str = "service";
     /// Thread ID (number); only where threads were told apart.
     pub const TID: &str = "tid";
     /// `user` or `kernel` (string).

@@ -14,7 +14,8 @@ use crate::profile::Profile;
 /// Most bytes of a decompressed profile: 1 GiB.
 pub const MAX_BYTES: u64 = 1 << 30;
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// The first bytes of gzip data.
+pub const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Reads the profile in a file; see [`read`].
 ///

@@ -9,7 +9,7 @@ use super::error::ReadError;
 use super::fields::{Field, Value};
 use super::{label, notes, wire};
 use crate::build_id::BuildId;
-use crate::printable::printable;
+use crate::printable::{printable, readable};
 use crate::profile::{Frame, Location, Mapping, MappingKind, Mode, ProcessInfo, Profile, Row};
 use crate::tally::Tally;
 
@@ -72,7 +72,7 @@ impl Tables {
             (5, Value::Bytes(bytes)) => push(&mut self.functions, field, bytes)?,
             (6, Value::Bytes(bytes)) => {
                 // The format demands UTF-8; older writers copied raw bytes of symbols.
-                let string = printable(&String::from_utf8_lossy(bytes)).into_owned();
+                let string = readable(bytes);
                 let bytes = size_of_val(&string) + string.len();
                 self.strings.push(string);
                 bytes
@@ -175,7 +175,7 @@ impl Tables {
     fn mapping(&self, mapping: &wire::Mapping, stale: bool) -> Result<Mapping, ReadError> {
         let object = self.string("a mapping", mapping.filename)?;
         let build_id = BuildId::from_hex(self.string("a mapping", mapping.build_id)?);
-        let kind = kind_of(object, mapping.memory_start);
+        let kind = MappingKind::of_object(object, mapping.memory_start);
         let object = if object.is_empty() { "[anon]" } else { object }.to_owned();
         let wire::Mapping { memory_start: start, memory_limit: limit, file_offset, .. } = *mapping;
         Ok(Mapping { kind, object, build_id, start, limit, file_offset, stale })
@@ -196,7 +196,7 @@ impl Tables {
     }
 
     fn labels(&self, sample: &wire::Sample) -> Result<Labels<'_>, ReadError> {
-        let (mut pid, mut tid, mut generation, mut comm) = (None, None, 1, None);
+        let (mut pid, mut tid, mut generation, mut comm, mut service) = (None, None, 1, None, None);
         let mut mode = Mode::User;
         for entry in &sample.label {
             let text = self.string("a label", entry.str)?;
@@ -207,6 +207,7 @@ impl Tables {
                 label::TID => tid = number,
                 label::GENERATION => generation = number.unwrap_or(1),
                 label::PROCESS => comm = Some(text),
+                label::SERVICE => service = Some(text).filter(|text| !text.is_empty()),
                 label::COMM if comm.is_none() => comm = Some(text),
                 label::MODE | label::EXECUTION_MODE if text.to_ascii_lowercase().contains("kernel") => {
                     mode = Mode::Kernel;
@@ -214,32 +215,36 @@ impl Tables {
                 _ => {}
             }
         }
-        let named = pid.is_some() || comm.is_some();
-        let process = named.then(|| (pid.unwrap_or(0), generation, comm.unwrap_or_default()));
+        let named = pid.is_some() || comm.is_some() || service.is_some();
+        let process = named.then(|| (pid.unwrap_or(0), generation, comm.unwrap_or_default(), service));
         Ok(Labels { process, tid, mode })
     }
 }
 
-/// What the labels of a sample say; a process by PID, generation and command name.
+/// What the labels of a sample say.
 struct Labels<'a> {
-    process: Option<(u32, u32, &'a str)>,
+    process: Option<ProcessKey<'a>>,
     tid: Option<u32>,
     mode: Mode,
 }
+
+/// A process by PID, generation, command name and service.
+type ProcessKey<'a> = (u32, u32, &'a str, Option<&'a str>);
 
 /// Processes in the order in which samples name them.
 #[derive(Default)]
 struct Processes<'a> {
     list: Vec<ProcessInfo>,
-    index: HashMap<(u32, u32, &'a str), usize>,
+    index: HashMap<ProcessKey<'a>, usize>,
 }
 
 impl<'a> Processes<'a> {
-    fn index(&mut self, process: Option<(u32, u32, &'a str)>) -> Option<usize> {
-        let (pid, generation, comm) = process?;
+    fn index(&mut self, process: Option<ProcessKey<'a>>) -> Option<usize> {
+        let key @ (pid, generation, comm, service) = process?;
         let list = &mut self.list;
-        let index = *self.index.entry((pid, generation, comm)).or_insert_with(|| {
-            list.push(ProcessInfo { pid, generation, comm: comm.to_owned() });
+        let index = *self.index.entry(key).or_insert_with(|| {
+            let service = service.map(str::to_owned);
+            list.push(ProcessInfo { pid, generation, comm: comm.to_owned(), service });
             list.len() - 1
         });
         Some(index)
@@ -279,7 +284,7 @@ impl Meter {
             return Ok(Meter { index, divisor: Some((period_ns / unit).max(1)), period_ns: Some(period_ns) });
         }
         let types = types.iter().map(|(kind, unit)| format!("{kind}/{unit}")).collect::<Vec<_>>().join(", ");
-        Err(ReadError::NoTicks { types })
+        Err(ReadError::NoTicks { types: printable(&types).into_owned() })
     }
 
     fn ticks(&self, sample: &wire::Sample) -> Result<u64, ReadError> {
@@ -314,23 +319,7 @@ fn unit_ns(unit: &str) -> Option<u64> {
 fn tally(stated: Option<Tally>, counted: u64, hz: f64) -> Tally {
     use profil_common::Outcome::{Binned, Stray};
     let agrees = |tally: &Tally| tally.outcome(Stray).saturating_add(tally.outcome(Binned)) == counted;
-    stated.filter(agrees).unwrap_or_else(|| {
-        let mut outcomes = [0; 6];
-        outcomes[Stray as usize] = counted;
-        Tally { ticks: counted, outcomes, cpu_seconds: None, hz }
-    })
-}
-
-/// What a mapping is of, by the name that the file gives it: ours, and those of perf.
-fn kind_of(object: &str, start: u64) -> MappingKind {
-    const KERNEL_HALF: u64 = 1 << 63;
-    match object {
-        "[vdso]" => MappingKind::Vdso,
-        _ if object.starts_with("[kernel") || object.starts_with('[') && start >= KERNEL_HALF => MappingKind::Kernel,
-        "" | "//anon" => MappingKind::Anonymous,
-        _ if object.starts_with('[') => MappingKind::Anonymous,
-        _ => MappingKind::File,
-    }
+    stated.filter(agrees).unwrap_or_else(|| Tally::of_counted(Stray, counted, hz))
 }
 
 /// The location of samples without any.

@@ -87,7 +87,7 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
 
 fn profiles() -> impl Strategy<Value = Profile> {
     let location = (proptest::option::of(any::<prop::sample::Index>()), any::<u64>(), frames());
-    let process = (any::<u32>(), 1u32..9, ".{0,15}");
+    let process = (any::<u32>(), 1u32..9, ".{0,15}", proptest::option::of("[a-z.]{1,9}"));
     let row = (
         any::<prop::sample::Index>(),
         proptest::option::of(any::<prop::sample::Index>()),
@@ -111,8 +111,10 @@ fn profiles() -> impl Strategy<Value = Profile> {
                 frames,
             })
             .collect();
-        let processes: Vec<_> =
-            processes.into_iter().map(|(pid, generation, comm)| ProcessInfo { pid, generation, comm }).collect();
+        let processes: Vec<_> = processes
+            .into_iter()
+            .map(|(pid, generation, comm, service)| ProcessInfo { pid, generation, comm, service })
+            .collect();
         let rows: Vec<_> = rows
             .into_iter()
             .map(|(location, process, tid, kernel, ticks)| Row {
@@ -276,6 +278,18 @@ fn counts_that_are_no_ticks_are_refused_by_their_names() {
     for read in ours {
         assert_eq!(read.expect("ticks").tally.ticks, 3);
     }
+}
+
+#[test]
+fn names_come_as_they_are_and_errors_are_safe_to_show() {
+    let mut profile = foreign();
+    profile.string_table[7] = "a\nb;\x1b\"".into();
+    let frames = &read(&profile.encode_to_vec()[..]).unwrap().locations[1].frames;
+    assert_eq!(frames[0].function, "a\nb;\x1b\"");
+    profile.string_table[3] = "alloc\x1b[31m".into();
+    profile.sample_type.pop();
+    let error = read(&profile.encode_to_vec()[..]).unwrap_err().to_string();
+    assert!(error.contains("alloc\u{fffd}[31m/count"), "{error:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is known of a process before it is profiled.
 
+pub mod cgroup_service;
 pub mod cpu_time;
 pub mod namespace;
 mod proc_dir;

@@ -95,9 +95,11 @@ fn add_processes(counts: &[(Key, u64)], images: &Images, parts: &mut Parts) -> H
     for (pid, _, image) in born {
         let last = parts.processes.last();
         let generation = last.filter(|last| last.pid == pid).map_or(1, |last| last.generation + 1);
-        let comm = images.get(image).map(|image| image.comm.clone()).unwrap_or_default();
+        let known = images.get(image);
+        let comm = known.map(|image| image.comm.clone()).unwrap_or_default();
+        let service = known.and_then(|image| image.service.as_deref()).map(str::to_owned);
         indices.insert(image, parts.processes.len());
-        parts.processes.push(ProcessInfo { pid, generation, comm });
+        parts.processes.push(ProcessInfo { pid, generation, comm, service });
     }
     indices
 }

@@ -428,7 +428,7 @@ fn add_idle(parts: &mut Parts, tally: &mut Tally, duration: Duration, cpus: usiz
     let location = parts.locations.len();
     parts.locations.push(Location { mapping: Some(mapping), address: 0, frames: Vec::new() });
     let process = parts.processes.len();
-    parts.processes.push(ProcessInfo { pid: 0, generation: 1, comm: "idle".to_owned() });
+    parts.processes.push(ProcessInfo { pid: 0, generation: 1, comm: "idle".to_owned(), service: None });
     parts.rows.push(Row { location, process: Some(process), tid: None, mode: Mode::Kernel, ticks: idle });
     tally.ticks += idle;
     tally.outcomes[Outcome::Stray as usize] += idle;

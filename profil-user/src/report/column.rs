@@ -79,6 +79,7 @@ pub fn name_columns(by: By, groups: &[&Group]) -> Vec<Column> {
         By::Object => vec![Column::names("OBJECT", groups, |group| known(&group.object).to_owned()), build_id()],
         By::BuildId => vec![build_id(), object()],
         By::Process => vec![pid(), process()],
+        By::Service => vec![Column::names("SERVICE", groups, |group| known(&group.service).to_owned())],
         By::Thread => {
             let tid = |group: &&Group| group.tid.map_or("-".into(), |tid| tid.to_string());
             vec![pid(), Column::numbers("TID", groups, tid), process()]

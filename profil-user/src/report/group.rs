@@ -16,6 +16,8 @@ pub enum By {
     BuildId,
     /// Process.
     Process,
+    /// Service: systemd unit, container or pod; the command where a process is in none.
+    Service,
     /// Thread; the process where threads were not told apart.
     Thread,
     /// Address in the object.
@@ -45,6 +47,8 @@ pub struct Group {
     pub in_kernel: bool,
     /// Command name.
     pub process: Option<String>,
+    /// Service, or the command name of a process that is in none.
+    pub service: Option<String>,
     /// Process ID.
     pub pid: Option<u32>,
     /// Image of the PID, from 1.
@@ -63,7 +67,7 @@ impl By {
     /// The indexes by which a row is grouped.
     pub(super) fn index(self, row: &Row) -> Index {
         match self {
-            By::Process => Index { location: None, process: row.process, tid: None },
+            By::Process | By::Service => Index { location: None, process: row.process, tid: None },
             By::Thread => Index { location: None, process: row.process, tid: row.tid },
             By::Function | By::Object | By::BuildId | By::Address | By::Line => {
                 Index { location: Some(row.location), process: None, tid: None }
@@ -74,24 +78,32 @@ impl By {
     /// The group of the indexes.
     pub(super) fn group(self, profile: &Profile, index: Index) -> Group {
         let Index { location, process, tid } = index;
-        match location {
-            Some(location) => self.place(profile, location),
-            None => {
-                let process = process.map(|process| &profile.processes[process]);
-                Group {
-                    process: process.map(|process| process.comm.clone()),
-                    pid: process.map(|process| process.pid),
-                    generation: process.map(|process| process.generation),
-                    tid,
-                    ..Group::default()
-                }
+        let process = process.map(|process| &profile.processes[process]);
+        match self {
+            By::Function | By::Object | By::BuildId | By::Address | By::Line => {
+                location.map(|location| self.place(profile, location)).unwrap_or_default()
             }
+            By::Service => {
+                let service = process.map(|process| process.service.as_ref().unwrap_or(&process.comm).clone());
+                Group { service, ..Group::default() }
+            }
+            By::Process | By::Thread => Group {
+                process: process.map(|process| process.comm.clone()),
+                pid: process.map(|process| process.pid).filter(|pid| *pid != 0),
+                generation: process.map(|process| process.generation),
+                tid,
+                ..Group::default()
+            },
         }
     }
 
     fn place(self, profile: &Profile, location: usize) -> Group {
         let location = &profile.locations[location];
-        let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
+        let mut mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
+        if let (By::BuildId, Some(build_id)) = (self, mapping.and_then(|mapping| mapping.build_id.as_ref())) {
+            // One build is one row, at however many paths it was: the first of them is shown.
+            mapping = profile.mappings.iter().find(|mapping| mapping.build_id.as_ref() == Some(build_id));
+        }
         let mut group = Group {
             object: Some(object(mapping)),
             build_id: mapping.and_then(|mapping| mapping.build_id.as_ref()).map(ToString::to_string),
@@ -104,7 +116,7 @@ impl By {
         let frame = location.frames.first();
         group.function = Some(function(frame, mapping, location.address));
         match self {
-            By::Address => group.address = Some(location.address),
+            By::Address => group.address = Some(location.address).filter(|address| *address != 0),
             By::Line => {
                 group.file = frame.and_then(|frame| frame.file.clone());
                 group.line = frame.map(|frame| frame.line).filter(|line| *line > 0);
@@ -123,6 +135,7 @@ impl Group {
             By::Object => &self.object,
             By::BuildId => &self.build_id,
             By::Process | By::Thread => &self.process,
+            By::Service => &self.service,
             By::Line => return Cow::Owned(self.source_line()),
         };
         Cow::Borrowed(text.as_deref().unwrap_or(UNKNOWN))

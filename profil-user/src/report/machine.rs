@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::group::{By, Group};
 use super::{Report, ReportRow};
+use crate::printable::printable_json;
 use crate::tally::Tally;
 
 /// A report as JSON has it. Times are in seconds, addresses are hexadecimal strings, shares are in percent.
@@ -91,6 +92,9 @@ pub enum JsonGroup<'a> {
         pid: Option<u32>,
         generation: Option<u32>,
     },
+    Service {
+        service: &'a Option<String>,
+    },
     Thread {
         process: &'a Option<String>,
         pid: Option<u32>,
@@ -139,13 +143,26 @@ impl<'a> JsonReport<'a> {
 impl<'a> JsonGroup<'a> {
     /// What a row of that group is about.
     pub fn new(group: &'a Group, by: By) -> JsonGroup<'a> {
-        let Group { function, object, build_id, in_kernel: _, process, pid, generation, tid, address, file, line } =
-            group;
+        let Group {
+            function,
+            object,
+            build_id,
+            in_kernel: _,
+            process,
+            service,
+            pid,
+            generation,
+            tid,
+            address,
+            file,
+            line,
+        } = group;
         let (pid, generation, tid, line) = (*pid, *generation, *tid, *line);
         match by {
             By::Function => JsonGroup::Function { function, object, build_id },
             By::Object | By::BuildId => JsonGroup::Object { object, build_id },
             By::Process => JsonGroup::Process { process, pid, generation },
+            By::Service => JsonGroup::Service { service },
             By::Thread => JsonGroup::Thread { process, pid, generation, tid },
             By::Address => {
                 let address = address.map(|address| format!("{address:#x}"));
@@ -161,6 +178,7 @@ impl<'a> JsonGroup<'a> {
             By::Function => "function,object,build_id",
             By::Object | By::BuildId => "object,build_id",
             By::Process => "process,pid,generation",
+            By::Service => "service",
             By::Thread => "process,pid,generation,tid",
             By::Address => "address,function,object,build_id",
             By::Line => "file,line,function,object,build_id",
@@ -174,6 +192,7 @@ impl<'a> JsonGroup<'a> {
             JsonGroup::Function { function, object, build_id } => vec![text(function), text(object), text(build_id)],
             JsonGroup::Object { object, build_id } => vec![text(object), text(build_id)],
             JsonGroup::Process { process, pid, generation } => vec![text(process), number(*pid), number(*generation)],
+            JsonGroup::Service { service } => vec![text(service)],
             JsonGroup::Thread { process, pid, generation, tid } => {
                 vec![text(process), number(*pid), number(*generation), number(*tid)]
             }
@@ -193,16 +212,17 @@ pub(crate) fn rounded(percent: f64) -> f64 {
     (percent * 1e4).round() / 1e4
 }
 
-/// Writes the report as one line of JSON.
+/// Writes the report as one line of JSON, in which each character that is not safe to show is escaped.
 ///
 /// # Errors
 /// Those of `to`.
 pub fn write_json(report: &Report, limit: Option<usize>, to: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *to, &JsonReport::new(report, limit))?;
-    writeln!(to)
+    let json = serde_json::to_string(&JsonReport::new(report, limit))?;
+    writeln!(to, "{}", printable_json(&json))
 }
 
-/// Writes the rows as CSV with a heading, the same columns as JSON has keys.
+/// Writes the rows as CSV with a heading, the same columns as JSON has keys. Names are as they are, with all their
+/// control characters: for a terminal, see [`printable_lines`](crate::printable::printable_lines).
 ///
 /// # Errors
 /// Those of `to`.

@@ -64,8 +64,8 @@ pub(crate) fn profile() -> Profile {
             location(None, 0xdead_1000, vec![]),
         ],
         processes: vec![
-            ProcessInfo { pid: 10, generation: 1, comm: "burn".into() },
-            ProcessInfo { pid: 10, generation: 2, comm: "ju st\nin".into() },
+            ProcessInfo { pid: 10, generation: 1, comm: "burn".into(), service: Some("burn.service".into()) },
+            ProcessInfo { pid: 10, generation: 2, comm: "ju st\nin".into(), service: None },
         ],
         rows,
     }

@@ -37,7 +37,7 @@ pub fn write(report: &Report, layout: Layout, to: &mut dyn Write) -> io::Result<
     }
     let hidden = &report.rows[shown.len()..];
     if !hidden.is_empty() {
-        let ticks = hidden.iter().map(|row| row.ticks).sum();
+        let ticks = hidden.iter().fold(0u64, |sum, row| sum.saturating_add(row.ticks));
         let share = super::percent(ticks, report.counted);
         writeln!(
             to,
@@ -57,7 +57,7 @@ pub fn headline(report: &Report) -> String {
         line += &format!(", {} with a place in the code (100 % here)", thousands(*places));
     }
     if !clock.is_empty() {
-        line += &format!("; {clock}");
+        line += &format!("; {}", printable(clock));
     }
     if tally.hz > 0.0 {
         line += &format!("; {} Hz", rate(tally.hz));

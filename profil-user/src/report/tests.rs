@@ -127,6 +127,36 @@ fn every_grouping_keeps_every_tick() {
 }
 
 #[test]
+fn what_a_file_says_of_its_run_is_made_safe_to_show() {
+    let mut profile = sample::profile();
+    profile.clock = "cpu\x1b[31m\nclock".into();
+    profile.title = "-- \x07".into();
+    let text = shown(&Report::new(&profile, By::Object, |_| true), Some(1), None);
+    assert!(text.starts_with("1,020 ticks, 1,000 with a place"), "{text:?}");
+    assert!(text.contains("cpu\u{fffd}[31m\u{fffd}clock") && text.contains("-- \u{fffd}"), "{text:?}");
+}
+
+#[test]
+fn one_build_at_two_paths_is_one_row_by_build_id() {
+    let mut profile = sample::profile();
+    profile.mappings[1].build_id = profile.mappings[0].build_id.clone();
+    let builds = Report::new(&profile, By::BuildId, |_| true);
+    let of_build: Vec<_> = builds.rows.iter().filter(|row| row.group.build_id.is_some()).collect();
+    assert_eq!((of_build.len(), of_build[0].ticks), (1, 840));
+    assert_eq!(of_build[0].group.object.as_deref(), Some("/opt/bin/burn"));
+}
+
+#[test]
+fn services_in_a_table_and_commands_where_there_is_none() {
+    insta::assert_snapshot!(shown(&report(By::Service), None, None), @"
+    1,020 ticks, 1,000 with a place in the code (100 % here); cpu-clock; 100 Hz; 10.25 CPU s; -- ./burn 10
+    TICKS  SECONDS      %    CUM%  SYS%    95% RANGE  SERVICE
+      840    8.400  84.00   84.00  11.9  81.60-86.14  burn.service
+      160    1.600  16.00  100.00  43.8  13.86-18.40  ju st�in
+    ");
+}
+
+#[test]
 fn a_filter_hides_rows_and_leaves_shares_as_they_are() {
     let report = Report::new(&sample::profile(), By::Function, |name| name.contains("hash"));
     assert_eq!(report.rows.len(), 1);

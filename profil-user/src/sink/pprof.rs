@@ -102,14 +102,15 @@ fn encode_mapping(id: u64, mapping: &Mapping, resolved: bool, strings: &mut Stri
 
 fn encode_row(row: &Row, profile: &Profile, period_ns: i64, strings: &mut Strings) -> wire::Sample {
     let Row { location, process, tid, mode, ticks } = row;
-    let mut labels = Vec::with_capacity(5);
+    let mut labels = Vec::with_capacity(6);
     if let Some(process) = process {
-        let ProcessInfo { pid, generation, comm } = &profile.processes[*process];
+        let ProcessInfo { pid, generation, comm, service } = &profile.processes[*process];
         labels.push(text_label(label::PROCESS, comm, strings));
         labels.push(number_label(label::PID, *pid, strings));
         if *generation > 1 {
             labels.push(number_label(label::GENERATION, *generation, strings));
         }
+        labels.extend(service.as_ref().map(|service| text_label(label::SERVICE, service, strings)));
     }
     labels.extend(tid.map(|tid| number_label(label::TID, tid, strings)));
     let mode = match mode {

@@ -204,6 +204,17 @@ impl SymbolTable {
             .max_by_key(|entry| (entry.kind, entry.rank))
     }
 
+    /// Addresses (SVMA) in a range at which a symbol of code begins, ascending, each once.
+    pub fn code_starts(&self, range: Range<u64>) -> impl Iterator<Item = u64> {
+        let first = self.entries.partition_point(|entry| entry.svma < range.start);
+        let entries = self.entries[first..].iter().take_while(move |entry| entry.svma < range.end);
+        let mut last = None;
+        entries
+            .filter(|entry| entry.kind != Kind::Data)
+            .map(|entry| entry.svma)
+            .filter(move |svma| last.replace(*svma) != Some(*svma))
+    }
+
     /// Finds a function or data object by name; a global one before a local one.
     ///
     /// Symbol versions (`name@@VERSION`) are not part of the name.

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod mutation;
+mod profiles;
 mod targets;
 
 use std::panic::AssertUnwindSafe;
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use mutation::Mutation;
-use targets::{TARGETS, Target, Verdict};
+use targets::{Target, Verdict};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let names = TARGETS.map(|target| target.name).join(", ");
+    let targets = || targets::TARGETS.iter().chain(&profiles::TARGETS);
+    let names = targets().map(|target| target.name).collect::<Vec<_>>().join(", ");
     let name = arguments.next().with_context(|| format!("a target is wanted: {names}"))?;
-    let target = TARGETS.iter().find(|target| target.name == name);
+    let target = targets().find(|target| target.name == name);
     let target = target.with_context(|| format!("no target {name}: there are {names}"))?;
     let (mut runs, mut seed) = (1_000_000u64, 1u64);
     while let Some(option) = arguments.next() {

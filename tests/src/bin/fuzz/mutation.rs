@@ -21,7 +21,7 @@ const EDGES: [u64; 16] = [
 ];
 
 /// What numbers, lines and mangled names are made of.
-const LETTERS: &[u8] = b"0123456789abcdefx -:/\n\0_ZRNSt";
+const LETTERS: &[u8] = b"0123456789abcdefx -:/\n\0_ZRNSt;()[]+.\\\xff";
 
 /// Longest input, bytes.
 const LONGEST: usize = 1 << 14;
