@@ -92,6 +92,22 @@ impl SessionConfig {
     }
 }
 
+/// What is put into slots in the place of something else: made beforehand, so that it is there when nothing is left to
+/// make it of.
+struct Spare {
+    bins: Bins,
+    lanes: Lanes,
+}
+
+impl Spare {
+    fn new() -> Result<Spare, SessionError> {
+        let failed = |name, error| SessionError::Read { name, source: error };
+        let bins = Bins::new(1).map_err(|error| failed("BINS", io::Error::other(error)))?;
+        let lanes = Lanes::new(1).map_err(|error| failed("LANES", io::Error::other(error)))?;
+        Ok(Spare { bins, lanes })
+    }
+}
+
 /// A loaded object with its hooks attached. Dropping it detaches all.
 pub struct Session {
     ebpf: Ebpf,
@@ -105,6 +121,7 @@ pub struct Session {
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
     lanes: ArrayOfMaps<MapData>,
+    spare: Spare,
     single_bins: u32,
     /// Name of the program that the clock runs.
     tick: &'static str,
@@ -175,6 +192,7 @@ impl Session {
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
             lanes: take_typed(&mut ebpf, "LANES")?,
+            spare: Spare::new()?,
             single_bins,
             tick,
             halves: [Half::new(take_rows(&mut ebpf, "ROWS_0")?), Half::new(take_rows(&mut ebpf, "ROWS_1")?)],
@@ -335,9 +353,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn clear_lanes(&mut self, slot: u32) -> Result<(), SessionError> {
-        let spare =
-            Lanes::new(1).map_err(|error| SessionError::Read { name: "LANES", source: io::Error::other(error) })?;
-        self.set_lanes(slot, &spare)
+        self.lanes.set(slot, self.spare.lanes.map(), 0).map_err(|source| SessionError::Map { name: "LANES", source })
     }
 
     /// Puts other ranges into a slot that keeps its bins. No process may have the slot, and no tick with it be under way.
@@ -390,9 +406,7 @@ impl Session {
     }
 
     fn displace_bins(&mut self, slot: u32) -> Result<(), SessionError> {
-        let spare =
-            Bins::new(1).map_err(|error| SessionError::Read { name: "BINS", source: io::Error::other(error) })?;
-        self.bins.set(slot, spare.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
+        self.bins.set(slot, self.spare.bins.map(), 0).map_err(|source| SessionError::Map { name: "BINS", source })
     }
 
     /// Hands out the events that came since the last call, oldest first.
