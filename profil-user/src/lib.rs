@@ -11,6 +11,7 @@ pub mod clock;
 pub mod copier;
 pub mod doctor;
 pub mod histogram;
+mod hush;
 pub mod images;
 pub mod lanes;
 pub mod launch;

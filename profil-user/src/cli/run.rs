@@ -51,8 +51,11 @@ pub struct RunArgs {
 /// The service cannot be started, or the command not be run.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     verbose::start(args.verbose);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(args))
+    let runtime = service::runtime()?;
+    let result = runtime.block_on(serve(args));
+    // A thread that a client keeps waiting ends with the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
