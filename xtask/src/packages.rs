@@ -45,6 +45,7 @@ pub const TESTS: &[Package] = &[
     Package { name: "tmux", why: "a terminal for the live view" },
     Package { name: "gdb", why: "profiles itself through monstartup" },
     Package { name: "gcl", why: "calls profil(3) itself" },
+    Package { name: "musl-tools", why: "a target of another libc" },
     Package { name: "valgrind", why: "looks into libprofil.so" },
 ];
 

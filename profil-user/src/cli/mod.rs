@@ -15,6 +15,7 @@ pub mod region;
 pub mod remarks;
 pub mod report;
 pub mod run;
+mod run_directory;
 pub mod selection;
 pub mod talk;
 pub mod values;
