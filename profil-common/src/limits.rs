@@ -35,3 +35,6 @@ pub const COMM_BYTES: usize = 16;
 
 /// Largest number of areas in one call of libprofil.so, before overlapping ones are flattened to [`MAX_RANGES`].
 pub const MAX_AREAS: usize = 256;
+
+/// Largest number of ticks in a second of CPU time that a call of profil(3) may ask for.
+pub const MAX_CALL_HZ: u32 = 10_000;

@@ -19,6 +19,9 @@
  *
  * A longjmp(3) out of a handler that interrupted a call leaks its descriptor; calls go on working.
  *
+ * A service counts in up to 4194304 counters for a call: a larger buffer, or more of them, is ENOMEM. So is what would take a
+ * process over 64 MiB, or its user over 256. An undumpable process, see prctl(2), is left to libc.
+ *
  * A service is trusted when its user is root or the effective user of the process.
  *
  * Fork: in the conventions bsd and clix a child is profiled too, into its own copy of the buffer; in linux and glibc it

@@ -23,7 +23,7 @@ pub const DEFAULT_SOCKET: &[u8] = b"/run/profil.sock";
 pub const DEFAULT_HZ: u32 = 100;
 
 /// Largest `PROFIL_HZ`.
-pub const MAX_HZ: u32 = 10_000;
+pub const MAX_HZ: u32 = profil_common::limits::MAX_CALL_HZ;
 
 /// Bytes of the path of a Unix socket, its NUL included.
 const PATH_BYTES: usize = size_of::<sockaddr_un>() - core::mem::offset_of!(sockaddr_un, sun_path);

@@ -11,6 +11,9 @@ use crate::note::note;
 use crate::service::{self, Areas, Failure, Stage};
 use crate::{overlay, settings};
 
+/// What the service answers a program that it may not look into: an undumpable one, see prctl(2).
+const NOT_SERVED: u32 = libc::EPERM as u32;
+
 /// What a call asks for, to the service and to libc.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
@@ -86,6 +89,12 @@ pub unsafe fn carry_out(order: &Order) -> Result<By, c_int> {
         areas: order.areas.count,
     };
     let failure = match ask(call, order.areas, order.effect) {
+        // It may not look into us, and turned off what it counted.
+        Ok(Reply { errno: NOT_SERVED, .. }) if order.effect == Effect::On => {
+            forget_service();
+            // SAFETY: by the caller.
+            return unsafe { ask_libc(order, NOT_SERVED as c_int) }.map(|()| By::Libc);
+        }
         Ok(reply) => {
             write_down(order, call, &reply);
             let period_ns = reply.period_ns;

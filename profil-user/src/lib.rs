@@ -13,6 +13,7 @@ pub mod copier;
 pub mod diff;
 pub mod doctor;
 pub mod histogram;
+mod hush;
 pub mod images;
 pub mod input;
 pub mod lanes;

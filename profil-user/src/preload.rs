@@ -1,6 +1,7 @@
 //! Where libprofil.so is.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// File name of the library that gives programs our profil(3).
 pub const LIBRARY: &str = "libprofil.so";
@@ -30,4 +31,31 @@ pub fn find_library() -> Result<PathBuf, NoLibrary> {
         program: program.display().to_string(),
         places: others.map(|place| place.display().to_string()).join(" nor "),
     })
+}
+
+/// Directories that a program may be below the root for [`for_glibc`].
+const DEPTH: usize = 64;
+
+/// What `LD_PRELOAD` is to hold for the library to be loaded by the GNU C library and by no other: musl's loader ends a
+/// program when something that a preloaded library needs is not there, and ignores one that is not there itself.
+///
+/// `$ORIGIN` is the program's directory to the one, ld.so(8), and a name like any other to the other. Above the root is
+/// the root.
+pub fn for_glibc(library: &Path) -> OsString {
+    let mut path = OsString::from("$ORIGIN");
+    path.push("/..".repeat(DEPTH));
+    path.push(library);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_the_library_comes_after_enough_steps_to_the_root() {
+        let path = for_glibc(Path::new("/lib/libprofil.so")).into_string().expect("plain text");
+        let up = path.strip_prefix("$ORIGIN").and_then(|rest| rest.strip_suffix("/lib/libprofil.so"));
+        assert!(up.is_some_and(|up| up.len() == 3 * DEPTH && up.replace("/..", "").is_empty()), "{path}");
+    }
 }

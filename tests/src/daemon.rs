@@ -35,9 +35,23 @@ impl Daemon {
     ///
     /// If it cannot be run, or ends.
     pub fn start(scratch: &Scratch) -> Daemon {
+        Daemon::run(scratch, Command::new(profil::binary()))
+    }
+
+    /// Starts the service with so many descriptors, as [`Daemon::start`].
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run, or ends.
+    pub fn with_descriptors(scratch: &Scratch, descriptors: u64) -> Daemon {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={descriptors}:{descriptors}")).arg(profil::binary());
+        Daemon::run(scratch, command)
+    }
+
+    fn run(scratch: &Scratch, mut command: Command) -> Daemon {
         let (socket, log) = (scratch.path("socket"), scratch.path("daemon.log"));
         let stderr = File::create(&log).expect("a file in our own folder");
-        let mut command = Command::new(profil::binary());
         command.args(["daemon", "--service-only", "--socket"]).arg(&socket);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("profil runs");
         let mut daemon = Daemon { child, socket, log };
@@ -87,6 +101,24 @@ impl Daemon {
         self.signal(libc::SIGSTOP);
         let path = format!("/proc/{}/stat", self.pid());
         until("the service stands still", || fs::read_to_string(&path).ok()?.contains(") T ").then_some(()));
+    }
+
+    /// Closes its one map with values of so many bytes to all but programs, as bpf(2) can: it then takes nothing more.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such map.
+    pub fn freeze_map(&self, value_bytes: usize) {
+        let folder = format!("/proc/{}/fdinfo", self.pid());
+        let of_value = format!("value_size:\t{value_bytes}\n");
+        let ids = fs::read_dir(folder).expect("the service runs").filter_map(|entry| {
+            let text = fs::read_to_string(entry.ok()?.path()).ok()?;
+            let id = text.contains(&of_value).then(|| text.lines().find_map(|line| line.strip_prefix("map_id:")))?;
+            id?.trim().parse::<u32>().ok()
+        });
+        let [id] = ids.collect::<Vec<_>>()[..] else { panic!("one map has values of {value_bytes} bytes") };
+        let map = bpf(BPF_MAP_GET_FD_BY_ID, id);
+        assert_eq!(bpf(BPF_MAP_FREEZE, map as u32), 0, "the map is closed");
     }
 
     /// The descriptors that it has now.
@@ -142,4 +174,17 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `enum bpf_cmd` of include/uapi/linux/bpf.h.
+const BPF_MAP_GET_FD_BY_ID: libc::c_int = 14;
+const BPF_MAP_FREEZE: libc::c_int = 22;
+
+/// Makes a call of bpf(2) whose only argument is a number; a descriptor that it returns stays open.
+fn bpf(command: libc::c_int, argument: u32) -> i64 {
+    let attributes = [argument, 0, 0, 0];
+    // SAFETY: the attributes are live and of the size that is given; the kernel takes those that follow as 0.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes)) };
+    assert!(result >= 0, "bpf(2): {}", std::io::Error::last_os_error());
+    result
 }

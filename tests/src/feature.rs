@@ -1,5 +1,7 @@
 //! Tools and features that a test needs and a machine may lack.
 
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use crate::fuse::Fuse;
@@ -27,13 +29,28 @@ pub fn has_file(test: &str, path: &str) -> bool {
 
 /// A FUSE file system in a folder; `None` where the kernel mounts none, which no set-up can change: the caller must
 /// return, and the test counts as skipped in CI as well.
-#[expect(clippy::print_stdout, reason = "libtest shows the stdout of a test")]
 pub fn fuse(test: &str, scratch: &Scratch) -> Option<Fuse> {
     let fuse = Fuse::mount(&scratch.path("fuse"));
     if fuse.is_none() {
-        println!("SKIP: {test}: cannot mount a FUSE file system");
+        skip_for_kernel(test, "cannot mount a FUSE file system");
     }
     fuse
+}
+
+/// Says that a test cannot run on this kernel, which no set-up can change: it counts as skipped in CI as well.
+#[expect(clippy::print_stdout, reason = "libtest shows the stdout of a test")]
+pub fn skip_for_kernel(test: &str, reason: &str) {
+    println!("SKIP: {test}: {reason}");
+}
+
+/// Whether a socket can refuse descriptors that are sent to it: `SO_PASSRIGHTS`, from Linux 6.16 on.
+pub fn refuses_descriptors() -> bool {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let Ok((socket, _other)) = UnixDatagram::pair() else { return false };
+    let no: libc::c_int = 0;
+    let (value, length) = ((&raw const no).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the value is a live local of the length that is given.
+    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, length) == 0 }
 }
 
 /// Says that a test cannot run here, in the form that `cargo xtask test` counts; false.

@@ -1,5 +1,4 @@
 /* A program that has timers and signals of its own while profil(3) is on. Arguments: what; more. */
-#include <poll.h>
 #include <sys/mman.h>
 #include "calls.h"
 
@@ -115,13 +114,7 @@ static void waits(void)
 	on();
 	pthread_create(&thread, NULL, busy, NULL);
 	for (int i = 0; i < 200; i++) {
-		struct timespec pause = {0, 1000000};
-		struct pollfd none = {pipes[0], POLLIN, 0};
-		interrupted += nanosleep(&pause, NULL) < 0 && errno == EINTR;
-		interrupted += poll(&none, 1, 2) < 0 && errno == EINTR;
-		if (write(pipes[1], "x", 1) != 1)
-			exit(8);
-		interrupted += read(pipes[0], &byte, 1) < 0 && errno == EINTR;
+		interrupted += interrupted_waits(pipes);
 		burn_in(thirty, 0.001);
 		failed += pthread_create(&short_one, NULL, nothing, NULL) != 0;
 		failed += pthread_join(short_one, NULL) != 0;

@@ -1,5 +1,4 @@
 /* Programs that profile themselves or wait a lot. Argument: what; then CPU seconds. */
-#include <poll.h>
 #include <sys/time.h>
 #include "target.h"
 
@@ -43,19 +42,12 @@ static void waits(double cpu_seconds)
 {
 	long interrupted = 0;
 	int pipes[2];
-	char byte;
 	pthread_t thread;
 	if (pipe(pipes))
 		abort();
 	pthread_create(&thread, NULL, busy, &cpu_seconds);
 	for (int i = 0; i < 200; i++) {
-		struct timespec pause = {0, 1000000};
-		struct pollfd none = {pipes[0], POLLIN, 0};
-		interrupted += nanosleep(&pause, NULL) < 0 && errno == EINTR;
-		interrupted += poll(&none, 1, 2) < 0 && errno == EINTR;
-		if (write(pipes[1], "x", 1) != 1)
-			abort();
-		interrupted += read(pipes[0], &byte, 1) < 0 && errno == EINTR;
+		interrupted += interrupted_waits(pipes);
 		burn(0.0005);
 	}
 	pthread_join(thread, NULL);

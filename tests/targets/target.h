@@ -1,6 +1,7 @@
 /* What the targets have in common: clocks, telling the truth, waiting for the word to go on. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,4 +67,17 @@ static inline void await_go(void)
 	puts("ready");
 	fflush(stdout);
 	await_line();
+}
+
+/* Waits in three ways, the last of them for a byte that is there: how often a signal interrupted that. */
+static inline long interrupted_waits(const int *pipes)
+{
+	struct timespec pause = {0, 1000000};
+	struct pollfd none = {pipes[0], POLLIN, 0};
+	char byte;
+	long interrupted = nanosleep(&pause, NULL) < 0 && errno == EINTR;
+	interrupted += poll(&none, 1, 2) < 0 && errno == EINTR;
+	if (write(pipes[1], "x", 1) != 1)
+		abort();
+	return interrupted + (read(pipes[0], &byte, 1) < 0 && errno == EINTR);
 }

@@ -1,6 +1,7 @@
 //! Calls of profil(3) that turn it on and off: what holds when they return, wherever they come from.
 
 use std::fs;
+use std::path::Path;
 
 use profil_tests::{Run, Running, Scratch, Truth, patience};
 
@@ -145,4 +146,23 @@ fn a_hundred_and_twenty_eight_callers_at_once_are_all_served() {
     let ran = Run::at(HZ, "glibc").launch(scratch.build("calls"), &["crowd"]);
     let truth = ran.truth();
     assert_eq!((truth.of("failed"), truth.of("by_libc")), (0.0, 0.0), "{ran:?}");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_behind_once_another_has_come() {
+    let command = Run::at(HZ, "glibc").of("sh", &["-c", "echo ready; echo $PROFIL_SOCKET; read nothing"]);
+    let mut killed = Running::of(command);
+    let socket = killed.line();
+    let folder = Path::new(&socket).parent().expect("a folder of its own").to_owned();
+    assert!(folder.exists());
+    drop(killed);
+    Run::at(HZ, "glibc").launch("true", &[] as &[&str]);
+    assert!(!folder.exists(), "{}", folder.display());
+}
+
+#[test]
+fn a_rate_that_no_call_can_have_is_refused() {
+    let ran = Run::at(10_001, "glibc").launch("true", &[] as &[&str]);
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("gets at most 10000"), "{ran:?}");
 }

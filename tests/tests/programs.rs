@@ -1,6 +1,7 @@
 //! Programs that no one here wrote, or that are built and run in another way than most.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -140,6 +141,49 @@ fn a_static_program_is_left_to_its_own_libc() {
     assert!(ran.status.success(), "{ran:?}");
     assert!(ran.stderr.contains("no call of profil(3) came"), "{ran:?}");
     assert!(ran.truth().of("all") > 70.0, "libc counts by itself: {ran:?}");
+}
+
+/// Check that a program of another libc runs as if it were not profiled. Depends on a preloaded library that only glibc
+/// finds: musl's loader ends programs for what such a library lacks.
+#[test]
+fn a_program_of_another_libc_runs_as_without_us() {
+    const TEST: &str = "a_program_of_another_libc_runs_as_without_us";
+    if !feature::has_program(TEST, "musl-gcc") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = scratch.path("status.c");
+    fs::write(&source, "int main(void) { return 7; }\n").expect("our own folder");
+    for flags in [&["-static"] as &[&str], &[]] {
+        let program = scratch.path("status");
+        let mut gcc = Command::new("musl-gcc");
+        let status = gcc.args(flags).arg("-o").arg(&program).arg(&source).status().expect("musl-gcc runs");
+        assert!(status.success(), "{flags:?}");
+        let ran = Run::at(100, "glibc").launch(&program, &[] as &[&str]);
+        assert_eq!(ran.status.code(), Some(7), "{flags:?}: {ran:?}");
+        let lines: Vec<&str> = ran.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].contains("no call of profil(3) came"), "{flags:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_program_that_nobody_may_look_into_is_left_to_libc() {
+    let scratch = Scratch::new();
+    let mut daemon = Daemon::start(&scratch);
+    let before = daemon.descriptors();
+    let library = scratch.path("libprofil.so");
+    fs::copy(binary().with_file_name("libprofil.so"), &library).expect("libprofil.so beside the program");
+    let mut command = Command::new(scratch.build("undumpable"));
+    command.uid(65_534).gid(65_534).env("LD_PRELOAD", &library).env("PROFIL_SOCKET", daemon.socket());
+    let (truth, stderr) = output(command.env("PROFIL_DEBUG", "1"));
+    assert_eq!((truth.of("on"), truth.of("off")), (0.0, 0.0), "{stderr}");
+    assert!(truth.of("counted") > 35.0, "{truth:?}");
+    assert!(stderr.contains(&format!("no service, so libc is asked: errno {}", libc::EPERM)), "{stderr}");
+    // What the service counted before is off, and can be turned off.
+    assert_eq!((truth.of("on_before"), truth.of("off_after")), (0.0, 0.0), "{stderr}");
+    assert!(truth.of("counted_before") > 15.0, "{truth:?}");
+    daemon.await_calm(before);
+    daemon.stop();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use profil_tests::attacker::{self, Attack, Attacker};
 use profil_tests::{Daemon, Scratch, feature};
@@ -83,8 +84,78 @@ fn replayed_messages_are_refused() {
 #[test]
 fn descriptors_sent_to_the_service_are_closed() {
     let (happened, _) = attack(scene(), &["with-descriptors"]);
-    assert_eq!(happened.all("errno"), [0; 50]);
+    // From Linux 6.16 on the kernel keeps them from us.
+    let expected = if feature::refuses_descriptors() { EPERM } else { 0 };
+    assert_eq!(happened.all("errno"), [expected; 50]);
     assert_eq!(happened.one("afterwards"), 0);
+}
+
+/// Check that nobody makes the service close what takes an hour. Depends on `SO_PASSRIGHTS`.
+#[test]
+fn a_descriptor_that_lingers_when_it_is_closed_keeps_nobody_waiting() {
+    const TEST: &str = "a_descriptor_that_lingers_when_it_is_closed_keeps_nobody_waiting";
+    if !feature::refuses_descriptors() {
+        return feature::skip_for_kernel(TEST, "this kernel has no SO_PASSRIGHTS");
+    }
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let lingering = attacker.start(attacker::UID, &["lingering"]);
+    let other = attacker.start(65_533, &["clients", "1"]);
+    assert_eq!(other.happened.all("errno"), [0], "another user is served");
+    assert_eq!(lingering.happened.one("sent"), EPERM);
+    drop((lingering, other));
+    daemon.await_calm(before);
+    daemon.stop();
+}
+
+/// Check that a map which the kernel closes to the service fails one call and no more. Depends on nothing but bpf(2).
+#[test]
+fn a_map_that_takes_nothing_more_fails_the_call_and_not_the_service() {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let first = attacker.start(attacker::UID, &["clients", "1"]);
+    assert_eq!(first.happened.all("errno"), [0]);
+    drop(first);
+    daemon.await_calm(before);
+    daemon.freeze_map(RANGES_BYTES);
+    let later = attacker.start(attacker::UID, &["clients", "2"]);
+    assert_eq!(later.happened.all("errno"), [libc::EIO as i64; 2]);
+    assert_eq!(attacker.run(&["malformed"]).one("good"), 0, "turning off is possible");
+    drop(later);
+    daemon.await_calm(before);
+    daemon.stop();
+}
+
+/// Bytes of the ranges of one process, by which their map is known.
+const RANGES_BYTES: usize = size_of::<profil_common::RangeTable>();
+
+#[test]
+fn one_user_leaves_descriptors_for_others_where_there_are_few() {
+    let scratch = Scratch::new();
+    let mut daemon = Daemon::with_descriptors(&scratch, 1024);
+    let attacker = Attacker::new(&scratch, env!("CARGO_BIN_EXE_attacker"), daemon.socket());
+    let before = daemon.descriptors();
+    let clients = attacker.start(attacker::UID, &["clients", "258"]);
+    assert_eq!(clients.happened.all("errno"), [EAGAIN; 4]);
+    let other = attacker.start(65_533, &["clients", "1"]);
+    assert_eq!(other.happened.all("errno"), [0], "another user is served: {}", daemon.log());
+    drop((clients, other));
+    daemon.await_calm(before);
+    assert!(!daemon.stop().contains("cannot accept"), "there were descriptors all the time");
+}
+
+#[test]
+fn a_user_keeps_at_most_256_lanes_that_are_off() {
+    let Scene { scratch: _scratch, mut daemon, attacker } = scene();
+    let before = daemon.descriptors();
+    let holder = attacker.start(attacker::UID, &["hold-small-lanes"]);
+    let held = holder.happened.one("held");
+    // The last one is on, and those that went off since the last flush are not seen yet.
+    assert!((257..320).contains(&held), "{held}");
+    assert_eq!(holder.happened.one("errno"), 0, "then bins are copied");
+    drop(holder);
+    daemon.await_calm(before);
+    daemon.stop();
 }
 
 #[test]
@@ -133,6 +204,15 @@ fn a_caller_that_execs_a_set_uid_program_meanwhile_is_not_written_into() {
     assert_eq!(happened.all("failed"), [0; 0]);
 }
 
+/// Check that an exec is seen while a call is under way and another has turned profiling off. Depends on the process
+/// staying known to the hooks meanwhile: else the second call is judged by what the new program has at its address.
+#[test]
+fn a_caller_that_execs_while_one_call_is_under_way_and_another_turned_off_is_gone() {
+    let (happened, _) = attack(scene(), &["exec-under-way"]);
+    let expected = [("on", 0), ("unchanged", EINVAL), ("errno", libc::ESRCH as i64)];
+    assert_eq!(happened.iter().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn buffers_outside_the_callers_private_writable_memory_are_refused() {
     let (happened, _) = attack(scene(), &["buffers"]);
@@ -151,7 +231,7 @@ fn buffers_outside_the_callers_private_writable_memory_are_refused() {
 }
 
 /// Makes the attack with `/dev/userfaultfd` as its standard error.
-fn with_userfaultfd(test: &str, scene: &Scene, attack: &[&str]) -> Option<std::process::Command> {
+fn with_userfaultfd(test: &str, scene: &Scene, attack: &[&str]) -> Option<Command> {
     const PATH: &str = "/dev/userfaultfd";
     if !feature::has_file(test, PATH) {
         return None;

@@ -21,7 +21,7 @@ fn field(status: &str, name: &str) -> u64 {
 
 #[track_caller]
 fn assert_reduced(status: &str) {
-    let fields = ["CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb", "NoNewPrivs", "Threads"];
+    let fields = ["CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb", "NoNewPrivs"];
     assert_eq!(
         fields.map(|name| (name, field(status, name))),
         [
@@ -30,8 +30,7 @@ fn assert_reduced(status: &str) {
             ("CapBnd", ALWAYS | AT_TIMES),
             ("CapInh", 0),
             ("CapAmb", 0),
-            ("NoNewPrivs", 1),
-            ("Threads", 1)
+            ("NoNewPrivs", 1)
         ]
     );
 }
@@ -40,20 +39,26 @@ fn assert_reduced(status: &str) {
 fn the_daemon_keeps_only_the_capabilities_that_serving_takes() {
     let scratch = Scratch::new();
     let daemon = Daemon::start(&scratch);
-    assert_reduced(&fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("the service runs"));
+    // Each thread has its own: those that look at callers too.
+    let threads = fs::read_dir(format!("/proc/{}/task", daemon.pid())).expect("the service runs");
+    for thread in threads {
+        let status = thread.expect("it stays").path().join("status");
+        assert_reduced(&fs::read_to_string(status).expect("the service runs"));
+    }
     daemon.stop();
 }
 
 #[test]
 fn the_service_of_run_keeps_only_the_capabilities_that_serving_takes_and_the_command_has_all() {
     let script = "grep -v Threads /proc/self/status; \
-                  until grep -q 'NoNewPrivs:.1' /proc/$PPID/status; do :; done; echo SERVICE; cat /proc/$PPID/status";
+                  until grep -q 'NoNewPrivs:.1' /proc/$PPID/status; do :; done; \
+                  for thread in /proc/$PPID/task/*/status; do echo THREAD; cat $thread; done";
     let output =
         Command::new(profil::binary()).args(["run", "-q", "--", "sh", "-c", script]).output().expect("profil runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let (command, service) = text.split_once("SERVICE\n").expect("both");
-    assert_reduced(service);
+    let (command, threads) = text.split_once("THREAD\n").expect("both");
+    threads.split("THREAD\n").for_each(assert_reduced);
     let own = fs::read_to_string("/proc/self/status").expect("own status");
     for name in ["CapEff", "CapPrm", "CapBnd", "NoNewPrivs"] {
         assert_eq!(field(command, name), field(&own, name), "{name}");

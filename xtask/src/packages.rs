@@ -56,6 +56,7 @@ pub const TESTS: &[Package] = &[
     Package { name: "valgrind", why: "looks into libprofil.so; callgrind_annotate reads our profiles" },
     Package { name: "clang-22", why: "optimises a target by our profile of it" },
     Package { name: "bolt-22", why: "lays a target out by our profile of it" },
+    Package { name: "musl-tools", why: "a target of another libc" },
 ];
 
 /// Those of `wanted` that are not installed.

@@ -41,8 +41,11 @@ pub struct DaemonArgs {
 /// The socket cannot be listened on, or the service not be started.
 pub fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     verbose::start(args.verbose);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(args))
+    let runtime = service::runtime()?;
+    let result = runtime.block_on(serve(args));
+    // A thread that a client keeps waiting ends with the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn serve(args: DaemonArgs) -> anyhow::Result<ExitCode> {

@@ -21,6 +21,7 @@ pub mod region;
 pub mod remarks;
 pub mod report;
 pub mod run;
+mod run_directory;
 pub mod selection;
 pub mod talk;
 pub mod values;

@@ -1,18 +1,18 @@
 //! `profil run`: profil(2) for one command and its descendants.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use profil_common::Convention;
-use tempfile::TempDir;
+use profil_common::limits::MAX_CALL_HZ;
 
 use super::failure::usage;
 use super::interrupt::{Interrupts, Wish};
 use super::launched::{Launched, Stay, Stopped};
 use super::region::ConventionName;
+use super::run_directory::RunDirectory;
 use super::{talk, verbose};
 use crate::clock;
 use crate::launch::Launching;
@@ -58,8 +58,11 @@ pub struct RunArgs {
 /// The service cannot be started, or the command not be run.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     verbose::start(args.verbose);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(args))
+    let runtime = service::runtime()?;
+    let result = runtime.block_on(serve(args));
+    // A thread that a client keeps waiting ends with the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -68,9 +71,15 @@ async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
     if args.freq == 0 {
         return Err(usage("cannot tick at 0 Hz: -F takes a rate from 1 on"));
     }
+    if args.freq > MAX_CALL_HZ {
+        let freq = args.freq;
+        return Err(usage(format!(
+            "cannot tick at {freq} Hz: a program that calls profil(3) gets at most {MAX_CALL_HZ}"
+        )));
+    }
     let mut interrupts = Interrupts::listen().context("cannot listen to signals")?;
-    let directory = private_directory().context("cannot make a directory for the socket")?;
-    let socket = directory.path().join("socket");
+    let directory = RunDirectory::make().context("cannot make a directory for the socket")?;
+    let socket = directory.socket();
     let listener = Listener::bind(&socket)?;
     let launching = Launching::start(&args.command, &args.environment(&library, &socket))?;
     let service = Service::start(Rate::within_limit(args.freq.into())?, Limits::default())?;
@@ -98,20 +107,10 @@ async fn serve(args: RunArgs) -> anyhow::Result<ExitCode> {
     status
 }
 
-/// A directory that whoever the command becomes may look into, and whose name nobody can guess.
-fn private_directory() -> std::io::Result<TempDir> {
-    let builder = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("profil-").permissions(std::fs::Permissions::from_mode(0o711));
-        builder
-    };
-    builder().tempdir_in("/run").or_else(|_| builder().tempdir())
-}
-
 impl RunArgs {
     /// What libprofil.so is told.
     fn environment(&self, library: &Path, socket: &Path) -> Vec<(&'static str, OsString)> {
-        let mut preload = library.as_os_str().to_owned();
+        let mut preload = preload::for_glibc(library);
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(" ");
             preload.push(others);
@@ -132,8 +131,8 @@ impl RunArgs {
 fn summarise(report: &ServiceReport) {
     if report.turned_on == 0 {
         talk::say(
-            "no call of profil(3) came: the command made none, is linked statically, is set-uid, or has no libprofil.so \
-             for its architecture",
+            "no call of profil(3) came: the command made none, is linked statically or to another libc than glibc, is set-uid, or has \
+             no libprofil.so for its architecture",
         );
         return;
     }

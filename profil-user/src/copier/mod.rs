@@ -23,6 +23,7 @@ mod wire;
 mod worker;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::address_space::AddressSpace;
 use crate::bins::Run;
+use crate::hush::Hush;
 use crate::sink::hazards::Hazards;
 use crate::sink::target::{AtLimit, Loss, Width};
 use peer::Spawn;
@@ -48,6 +50,15 @@ pub const MAX_BUFFERS: usize = wire::MAX_BUFFERS;
 /// A client of the service, by a number that it never gives to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
+
+/// A client's memory. It is the caller who opens it, as that may take as long as the client wants.
+#[derive(Debug)]
+pub struct Memory {
+    /// The address space.
+    pub space: AddressSpace,
+    /// What tells of pages that user space serves, opened after the address space.
+    pub hazards: io::Result<Hazards>,
+}
 
 /// A client into which nothing is written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +96,7 @@ pub struct Copiers {
     uids: HashMap<ClientId, u32>,
     /// Processes that each uid may still have: outlives the queue, as long as one of them is there.
     processes: HashMap<u32, Weak<Semaphore>>,
+    hush: Arc<Hush>,
 }
 
 struct Queue {
@@ -106,21 +118,20 @@ impl Copiers {
     /// As [`Copiers::new`], for a program that is not `profil` itself.
     pub fn with_program(program: PathBuf, lost: mpsc::UnboundedSender<LostClient>) -> Copiers {
         let (queues, uids, processes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Copiers { program, lost, queues, uids, processes }
+        Copiers { program, lost, queues, uids, processes, hush: Arc::default() }
     }
 
-    /// Hands a client's address space and buffers to the copier of its uid, which checks them and answers by `done`.
+    /// Hands a client's memory and buffers to the copier of its uid, which checks them and answers by `done`.
     ///
     /// Well opened or not, a client is to be closed once.
     pub fn open(
         &mut self,
         uid: u32,
         client: ClientId,
-        space: AddressSpace,
+        memory: Memory,
         buffers: Vec<BufferPlan>,
         done: oneshot::Sender<Result<(), OpenError>>,
     ) {
-        let hazards = Hazards::of(&space);
         self.uids.insert(client, uid);
         if !self.queues.contains_key(&uid) {
             let queue = self.start_worker(uid);
@@ -129,7 +140,7 @@ impl Copiers {
         if let Some(queue) = self.queues.get_mut(&uid) {
             queue.clients += 1;
         }
-        self.send(client, Job::Open { client, space, hazards, buffers, done });
+        self.send(client, Job::Open { client, memory, buffers, done });
     }
 
     /// Queues bins to be added; `done` is sent when they are written or cannot be.
@@ -165,7 +176,7 @@ impl Copiers {
         self.processes.insert(uid, Arc::downgrade(&processes));
         let (jobs, queue) = mpsc::unbounded_channel();
         let spawn = Spawn { uid, program: self.program.clone(), processes };
-        tokio::spawn(Worker::new(spawn, self.lost.clone()).run(queue));
+        tokio::spawn(Worker::new(spawn, self.lost.clone(), Arc::clone(&self.hush)).run(queue));
         Queue { jobs, clients: 0, idle_since: Instant::now() }
     }
 }

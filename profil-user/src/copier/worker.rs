@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -10,14 +11,16 @@ use tokio::time::timeout;
 use super::peer::{NoPeer, Peer, Spawn, Unanswered};
 use super::portion::portions;
 use super::wire::{MAX_WORDS, Reply, Request};
-use super::{BufferPlan, ClientId, LostClient, MAX_BUFFERS, OpenError};
+use super::{BufferPlan, ClientId, LostClient, MAX_BUFFERS, Memory, OpenError};
 use crate::address_space::{AddressSpace, Device};
 use crate::bins::Run;
-use crate::sink::hazards::Hazards;
+use crate::hush::Hush;
 use crate::sink::target::{BadBuffer, Loss};
 
 /// How long a copier may take to write: the others of its uid wait so long.
-const WRITE: Duration = Duration::from_millis(250);
+///
+/// A process that forks keeps its maps locked meanwhile, 20 to 40 ms for each GiB that it has.
+const WRITE: Duration = Duration::from_secs(1);
 
 /// How long it may take to check buffers: the kernel walks the pages of a process for that.
 const CHECK: Duration = Duration::from_secs(1);
@@ -27,21 +30,9 @@ pub const LINGER: Duration = Duration::from_secs(1);
 
 /// What is queued.
 pub enum Job {
-    Open {
-        client: ClientId,
-        space: AddressSpace,
-        hazards: io::Result<Hazards>,
-        buffers: Vec<BufferPlan>,
-        done: oneshot::Sender<Result<(), OpenError>>,
-    },
-    Flush {
-        client: ClientId,
-        runs: Vec<Run>,
-        done: Option<oneshot::Sender<()>>,
-    },
-    Close {
-        client: ClientId,
-    },
+    Open { client: ClientId, memory: Memory, buffers: Vec<BufferPlan>, done: oneshot::Sender<Result<(), OpenError>> },
+    Flush { client: ClientId, runs: Vec<Run>, done: Option<oneshot::Sender<()>> },
+    Close { client: ClientId },
 }
 
 /// A client that is open.
@@ -65,14 +56,15 @@ enum Outcome {
 pub struct Worker {
     spawn: Spawn,
     lost: mpsc::UnboundedSender<LostClient>,
+    hush: Arc<Hush>,
     peer: Option<Peer>,
     clients: HashMap<ClientId, Client>,
 }
 
 impl Worker {
     /// A worker without clients, whose copier runs while it has some and a little longer.
-    pub fn new(spawn: Spawn, lost: mpsc::UnboundedSender<LostClient>) -> Worker {
-        Worker { spawn, lost, peer: None, clients: HashMap::new() }
+    pub fn new(spawn: Spawn, lost: mpsc::UnboundedSender<LostClient>, hush: Arc<Hush>) -> Worker {
+        Worker { spawn, lost, hush, peer: None, clients: HashMap::new() }
     }
 
     /// Does all jobs until nobody queues any more.
@@ -88,8 +80,8 @@ impl Worker {
             };
             let Some(job) = next else { break };
             match job {
-                Job::Open { client, space, hazards, buffers, done } => {
-                    let opened = self.open(client, space, hazards, buffers).await;
+                Job::Open { client, memory, buffers, done } => {
+                    let opened = self.open(client, memory, buffers).await;
                     // Who does not wait for the answer closes the client.
                     let _told = done.send(opened);
                 }
@@ -105,13 +97,8 @@ impl Worker {
         self.end_peer();
     }
 
-    async fn open(
-        &mut self,
-        client: ClientId,
-        space: AddressSpace,
-        hazards: io::Result<Hazards>,
-        plans: Vec<BufferPlan>,
-    ) -> Result<(), OpenError> {
+    async fn open(&mut self, client: ClientId, memory: Memory, plans: Vec<BufferPlan>) -> Result<(), OpenError> {
+        let Memory { space, hazards } = memory;
         if plans.len() > MAX_BUFFERS {
             return Err(OpenError::TooManyBuffers { buffers: plans.len() });
         }
@@ -235,7 +222,7 @@ impl Worker {
         let peer = match self.peer.take() {
             Some(peer) => peer,
             None => Peer::start(&self.spawn).await.inspect_err(|missing| {
-                log::warn!("no copier for uid {}: {missing}", self.spawn.uid);
+                self.hush.warn(format_args!("no copier for uid {}: {missing}", self.spawn.uid));
             })?,
         };
         Ok(self.peer.insert(peer))
@@ -250,7 +237,8 @@ impl Worker {
 
     fn log_unwritten(&self, ClientId(client): ClientId, ticks: u64, why: &str) {
         let uid = self.spawn.uid;
-        log::warn!("{ticks} ticks of client {client} of uid {uid} were not written for certain: {why}");
+        self.hush
+            .warn(format_args!("{ticks} ticks of client {client} of uid {uid} were not written for certain: {why}"));
     }
 }
 

@@ -4,23 +4,25 @@ use std::collections::HashMap;
 use std::io;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 
 use super::budget::Limits;
 use super::conversation::{self, Order, Refusal};
-use super::hush::Hush;
 use super::socket::Connection;
+use crate::hush::Hush;
 
 /// Conversations under way.
 pub(super) struct Connections {
     limits: Limits,
     users: HashMap<u32, u32>,
-    conversations: JoinSet<(u32, Result<(), Refusal>)>,
+    conversations: JoinSet<Result<(), Refusal>>,
+    /// Whose each of them is.
+    owners: HashMap<Id, u32>,
 }
 
 impl Connections {
     pub(super) fn new(limits: Limits) -> Connections {
-        Connections { limits, users: HashMap::new(), conversations: JoinSet::new() }
+        Connections { limits, users: HashMap::new(), conversations: JoinSet::new(), owners: HashMap::new() }
     }
 
     /// Starts a conversation on a new connection, or asks to come back later when there are too many.
@@ -47,19 +49,24 @@ impl Connections {
         }
         *of_user += 1;
         let desk = desk.clone();
-        self.conversations.spawn(async move { (uid, conversation::hold(connection, desk).await) });
+        let conversation = self.conversations.spawn(conversation::hold(connection, desk));
+        self.owners.insert(conversation.id(), uid);
     }
 
     /// The result of the next conversation that ends; `None` when there is none under way.
     pub(super) async fn next_ended(&mut self) -> Option<Result<(), Refusal>> {
-        // A conversation that panicked has lost its user; that user has a connection less from then on.
-        let (uid, result) = self.conversations.join_next().await?.ok()?;
+        let (id, result) = match self.conversations.join_next_with_id().await? {
+            Ok((id, result)) => (id, Ok(result)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let uid = self.owners.remove(&id)?;
         if let Some(of_user) = self.users.get_mut(&uid) {
             *of_user -= 1;
             if *of_user == 0 {
                 self.users.remove(&uid);
             }
         }
-        Some(result)
+        // One that panicked has said so, and was answered by the end of its connection.
+        Some(result.unwrap_or(Ok(())))
     }
 }

@@ -123,7 +123,7 @@ pub(super) async fn hold(connection: Connection, desk: mpsc::Sender<Order>) -> R
 async fn converse(connection: &Connection, desk: mpsc::Sender<Order>) -> Result<Answer, Refusal> {
     let peer = connection.peer();
     // Before the nonce is made: see Caller.
-    let caller = Caller::open(peer);
+    let caller = Caller::open_aside(peer).await;
     let nonce = nonce().map_err(Refusal::Broken)?;
     let hello = Hello { magic: MAGIC, version: VERSION, nonce };
     connection.send(&hello.to_bytes(), None).await.map_err(Refusal::Broken)?;
@@ -147,10 +147,15 @@ async fn converse(connection: &Connection, desk: mpsc::Sender<Order>) -> Result<
         log::debug!("process {}: {error}", peer.pid);
         Plan::Unchanged { errno: error.errno() }
     });
+    let (plan, guarded) = match caller.judge(plan) {
+        Ok(plan) => (plan, None),
+        Err(guarded) => (Plan::Refused { errno: libc::EPERM }, Some(guarded)),
+    };
     let (answer, answered) = oneshot::channel();
     let order = Order { caller, plan, hz: call.hz, answer };
     desk.send(order).await.map_err(|_| Refusal::Stopping)?;
-    answered.await.map_err(|_| Refusal::Stopping)
+    let answer = answered.await.map_err(|_| Refusal::Stopping)?;
+    guarded.map_or(Ok(answer), |guarded| Err(guarded.into()))
 }
 
 /// A number that nobody can know before.

@@ -14,7 +14,7 @@ mod caller;
 mod client;
 mod connections;
 mod conversation;
-mod hush;
+mod descriptors;
 mod opening;
 mod parting;
 mod plan;
@@ -24,10 +24,12 @@ mod slots;
 mod socket;
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use profil_common::{Outcome, Settings};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
@@ -35,6 +37,7 @@ use crate::attach::FLUSH_PERIOD;
 use crate::bins::Run;
 use crate::clock::{Clock, ClockError};
 use crate::copier::{ClientId, Copiers, LostClient};
+use crate::hush::Hush;
 use crate::rate::Rate;
 use crate::readiness::Readiness;
 use crate::session::{self, LaneUse, PoolUse, Session, SessionConfig, SessionError};
@@ -43,7 +46,6 @@ use budget::Budget;
 use client::Client;
 use connections::Connections;
 use conversation::{Answer, Refusal};
-use hush::Hush;
 use opening::{Opened, Opening};
 use parting::Leaving;
 use queue::Queue;
@@ -60,6 +62,9 @@ pub const DEFAULT_HZ: u32 = 100;
 /// Orders that wait while the service is at work.
 const DESK: usize = 64;
 
+/// How long threads stay that look at callers: as good as for ever.
+const LOOKERS_STAY: Duration = Duration::from_secs(1 << 30);
+
 /// How often clients are looked at whose end no event told.
 const GONE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -74,7 +79,7 @@ pub enum ServiceError {
     Clock(#[from] ClockError),
     /// The events of the hooks cannot be watched.
     #[error("cannot watch for processes that end")]
-    Events(#[source] std::io::Error),
+    Events(#[source] io::Error),
 }
 
 /// What a service did.
@@ -99,6 +104,15 @@ impl ServiceReport {
     pub fn adds_up(&self) -> bool {
         self.tally.adds_up() && self.drained + self.in_lanes == self.tally.outcome(Outcome::Binned)
     }
+}
+
+/// The runtime that a service runs in: one thread, and some that look at callers and are kept, since there may be no room
+/// for new ones when they are needed.
+///
+/// # Errors
+/// What the system says.
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().thread_keep_alive(LOOKERS_STAY).build()
 }
 
 /// The service.
@@ -129,11 +143,13 @@ pub struct Service {
 impl Service {
     /// Loads the eBPF object and starts the clock. Nothing is counted before somebody calls.
     ///
-    /// `rate` is the fastest that a client can have.
+    /// `rate` is the fastest that a client can have. The limit on descriptors of this process is raised as far as it
+    /// goes, and `limits` are lowered where that is not enough for them.
     ///
     /// # Errors
     /// [`ServiceError`].
     pub fn start(rate: Rate, limits: Limits) -> Result<Service, ServiceError> {
+        let limits = descriptors::within(limits, descriptors::raise());
         // Each client has a period of its own.
         let settings = Settings { period_ns: 0, clock_ns: rate.clock_ns, ..Settings::NONE };
         let config = SessionConfig { pool: PoolUse::Wanted, lanes: LaneUse::Wanted, ..SessionConfig::new(settings) };
@@ -177,6 +193,8 @@ impl Service {
         listener: Listener,
         stop: impl Future<Output = ()>,
     ) -> Result<ServiceReport, ServiceError> {
+        // With one thread that stays, callers are looked at also when the system has no room for another.
+        let _first = tokio::task::spawn_blocking(|| {}).await;
         let news = Readiness::of(self.events_fd()?).map_err(ServiceError::Events)?;
         let (desk, mut orders) = mpsc::channel(DESK);
         let mut connections = Connections::new(self.limits);

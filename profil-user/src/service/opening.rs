@@ -11,7 +11,7 @@ use super::parting::Leaving;
 use super::plan::{BadBufferMeans, Delivery, Layout, Plan};
 use super::slots::{Place, SlotError, Storage};
 use super::{DEFAULT_HZ, Service, ServiceError, chain, reply};
-use crate::copier::{ClientId, OpenError};
+use crate::copier::{ClientId, Memory, OpenError};
 use crate::process::TargetProcess;
 
 /// A call that waits for the verdict on its buffers.
@@ -46,6 +46,7 @@ impl Service {
                 self.report.refused += u64::from(errno != 0);
                 self.leave_as_it_is(tgid, errno, answer);
             }
+            Plan::Refused { errno } => self.turn_off(tgid, answer, Answer::failure(errno))?,
             Plan::Off => self.turn_off(tgid, answer, Answer::default())?,
             Plan::Flush => self.flush_for(tgid, answer),
             Plan::On(layout) => self.open(caller, layout, hz, answer)?,
@@ -77,7 +78,7 @@ impl Service {
             return Ok(());
         }
         let mut layout = layout;
-        if !self.session.takes_lanes() {
+        if !self.session.takes_lanes() || self.slots.ghosts_of(uid) >= self.limits.user_clients as usize {
             layout.delivery = Delivery::Copied;
         }
         let nbins = layout.ranges.nbins;
@@ -105,7 +106,12 @@ impl Service {
             None => {
                 // Known, but not counted yet: from now on the hooks tell of an exec. One before now is seen by the copier.
                 let image = self.session.new_image();
-                self.session.set_known(tgid, &Process { image, ..Process::default() })?;
+                if let Err(error) = self.session.set_known(tgid, &Process { image, ..Process::default() }) {
+                    self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+                    self.put_back(place);
+                    self.leave_as_it_is(tgid, libc::EAGAIN, answer);
+                    return Ok(());
+                }
                 image
             }
         };
@@ -114,10 +120,10 @@ impl Service {
             // The caller writes to it itself.
             Delivery::Mapped => Vec::new(),
         };
-        let Caller { target, space, uid } = caller;
+        let Caller { target, space, hazards, uid, is_guarded: _ } = caller;
         self.opening.insert(id, Opening { target, uid, layout, place, period_ns, answer, image, is_gone: false });
         let (done, verdict) = oneshot::channel();
-        self.copiers.open(uid, id, space, buffers, done);
+        self.copiers.open(uid, id, Memory { space, hazards }, buffers, done);
         let opened = self.opened.0.clone();
         tokio::spawn(async move {
             let verdict = verdict
@@ -139,6 +145,8 @@ impl Service {
     /// Turns profiling on for a call whose buffers were looked at.
     pub(super) fn take_opened(&mut self, opened: Opened) -> Result<(), ServiceError> {
         let Opened { id, verdict } = opened;
+        // An exec since the last look, of a caller that is then gone.
+        self.take_events()?;
         let Some(opening) = self.opening.remove(&id) else {
             return Ok(());
         };
@@ -152,20 +160,16 @@ impl Service {
         }
         if let Err(error) = verdict {
             log::debug!("no profiling for process {pid}: {}", chain(&error));
-            self.copiers.close(id);
-            self.put_back(place);
             let errno = match (error, layout.bad_buffer) {
                 (OpenError::Buffer(_), BadBufferMeans::Success) => 0,
                 (OpenError::Buffer(_), BadBufferMeans::Efault) => libc::EFAULT,
                 // Nobody knows what is the matter with the buffer.
                 _ => libc::EAGAIN,
             };
-            self.turn_off(tgid, answer, Answer::failure(errno))?;
-            return self.forget_unless_client(tgid);
+            return self.give_up(id, place, tgid, (answer, errno));
         }
         layout.ranges.period_ns = period_ns;
         layout.ranges.first_chunk = place.storage.first_chunk();
-        self.session.set_ranges(place.slot, &layout.ranges)?;
         let cpu_at_start = target.cpu_time().unwrap_or_default();
         // From here on the ticks of a call before it go into these bins: one store in the kernel's table.
         let (kind, answered) = match &place.storage {
@@ -174,14 +178,17 @@ impl Service {
                 Ok(lanes) => (pf::DENSE | pf::LANES, Answer::on(period_ns).with_lanes(lanes)),
                 Err(error) => {
                     self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
-                    self.copiers.close(id);
-                    self.put_back(place);
-                    return self.turn_off(tgid, answer, Answer::failure(libc::EMFILE));
+                    return self.give_up(id, place, tgid, (answer, libc::EMFILE));
                 }
             },
         };
         let (clocked_ns, slot) = (cpu_at_start.as_nanos() as u64, place.slot);
-        self.session.set_known(tgid, &Process { image, clocked_ns, flags: pf::SELECTED | kind, slot })?;
+        let process = Process { image, clocked_ns, flags: pf::SELECTED | kind, slot };
+        let ranges_set = self.session.set_ranges(slot, &layout.ranges);
+        if let Err(error) = ranges_set.and_then(|()| self.session.set_known(tgid, &process)) {
+            self.hush.warn(format_args!("refused process {pid}: {}", chain(&error)));
+            return self.give_up(id, place, tgid, (answer, libc::EIO));
+        }
         let client = Client { id, uid, target, image, place, period_ns, cpu_at_start, under_way: None };
         self.report.turned_on += 1;
         let answer = (answer, answered);
@@ -190,7 +197,26 @@ impl Service {
             Some(before) => self.leaving.push(Leaving { client: before, answer: Some(answer), end: None }),
             None => reply(answer.0, answer.1),
         }
-        Ok(())
+        // What it exec'd just now, or who has its PID, must not be counted in its place.
+        self.take_events()?;
+        match self.clients.get(&tgid) {
+            Some(client) if !client.target.is_same() => self.drop_client(tgid, None),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a call that cannot turn profiling on: it is off afterwards.
+    fn give_up(
+        &mut self,
+        id: ClientId,
+        place: Place,
+        tgid: u32,
+        (answer, errno): (oneshot::Sender<Answer>, i32),
+    ) -> Result<(), ServiceError> {
+        self.copiers.close(id);
+        self.put_back(place);
+        self.turn_off(tgid, answer, Answer::failure(errno))?;
+        self.forget_unless_client(tgid)
     }
 
     /// Takes a process out of the kernel's table that was only looked at.

@@ -19,6 +19,11 @@ pub enum Plan {
     },
     /// Profiling is off afterwards.
     Off,
+    /// Profiling is off afterwards, and the call fails.
+    Refused {
+        /// What it fails with.
+        errno: i32,
+    },
     /// Profiling is on afterwards, and as described.
     On(Box<Layout>),
     /// All ticks so far are in the buffers afterwards.

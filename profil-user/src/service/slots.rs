@@ -219,6 +219,11 @@ impl Slots {
         }
     }
 
+    /// Lanes of a user that are off, and may still be mapped. Each is looked after again and again.
+    pub(super) fn ghosts_of(&self, uid: u32) -> usize {
+        self.ghosts.iter().filter(|ghost| ghost.owner.uid == uid).count()
+    }
+
     /// Takes lanes that nobody holds any more off their users' accounts.
     pub(super) fn bury_ghosts(&mut self) {
         let Slots { ghosts, budget, .. } = self;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use profil_common::wire::{MAGIC, Reply};
@@ -70,6 +70,7 @@ impl Listener {
         }
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
+        refuse_descriptors(&socket);
         rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
         let socket = watch(socket).map_err(failed)?;
         Ok(Listener { socket, path: path.to_owned() })
@@ -95,6 +96,26 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Somebody may have removed it already.
         let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+/// `SO_PASSRIGHTS` of include/uapi/asm-generic/socket.h, which x86-64 and aarch64 use.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Has the kernel refuse descriptors to whoever sends them on a connection; connections have it from their listener.
+///
+/// A descriptor that nobody takes is closed in the name of the receiver, and closing may wait: for years, with a TCP
+/// socket that is set to linger and whose other end does not read.
+///
+/// # Minimum kernel
+/// 6.16; before, such a client keeps the service waiting.
+fn refuse_descriptors(listener: &OwnedFd) {
+    let no: libc::c_int = 0;
+    let (value, length) = ((&raw const no).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the value is a live local of the length that is given.
+    let set = unsafe { libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, length) };
+    if set != 0 {
+        log::debug!("descriptors that clients send are closed by us: {}", io::Error::last_os_error());
     }
 }
 

@@ -102,6 +102,22 @@ impl SessionConfig {
     }
 }
 
+/// What is put into slots in the place of something else: made beforehand, so that it is there when nothing is left to
+/// make it of.
+struct Spare {
+    bins: Bins,
+    lanes: Lanes,
+}
+
+impl Spare {
+    fn new() -> Result<Spare, SessionError> {
+        let failed = |name, error| SessionError::Read { name, source: error };
+        let bins = Bins::new(1).map_err(|error| failed("BINS", io::Error::other(error)))?;
+        let lanes = Lanes::new(1).map_err(|error| failed("LANES", io::Error::other(error)))?;
+        Ok(Spare { bins, lanes })
+    }
+}
+
 /// A loaded object with its hooks attached. Dropping it detaches all.
 pub struct Session {
     ebpf: Ebpf,
@@ -115,6 +131,7 @@ pub struct Session {
     ranges: Array<MapData, RangeTable>,
     bins: ArrayOfMaps<MapData>,
     lanes: ArrayOfMaps<MapData>,
+    spare: Spare,
     single_bins: u32,
     pool_chunks: u32,
     /// Name of the program that the clock runs.
@@ -190,6 +207,7 @@ impl Session {
             ranges: take_typed(&mut ebpf, "RANGES")?,
             bins: take_typed(&mut ebpf, "BINS")?,
             lanes: take_typed(&mut ebpf, "LANES")?,
+            spare: Spare::new()?,
             single_bins,
             pool_chunks,
             tick,
@@ -353,9 +371,7 @@ impl Session {
     /// # Errors
     /// [`SessionError::Map`].
     pub fn clear_lanes(&mut self, slot: u32) -> Result<(), SessionError> {
-        let spare =
-            Lanes::new(1).map_err(|error| SessionError::Read { name: "LANES", source: io::Error::other(error) })?;
-        self.set_lanes(slot, &spare)
+        self.lanes.set(slot, self.spare.lanes.map(), 0).map_err(|source| SessionError::Map { name: "LANES", source })
     }
 
     /// Puts other ranges into a slot that keeps its bins. No process may have the slot, and no tick with it be under way.
@@ -411,9 +427,10 @@ impl Session {
     }
 
     fn displace_bins(&mut self, slot: u32) -> Result<(), SessionError> {
-        let spare =
-            Bins::new(1).map_err(|error| SessionError::Read { name: "BINS", source: io::Error::other(error) })?;
-        spare.map().map_or(Ok(()), |map| self.put_array(slot, map))
+        match self.spare.bins.map() {
+            Some(map) => self.bins.set(slot, map, 0).map_err(|source| SessionError::Map { name: "BINS", source }),
+            None => Ok(()),
+        }
     }
 
     fn put_array(&mut self, slot: u32, map: &MapData) -> Result<(), SessionError> {

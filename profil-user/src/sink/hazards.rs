@@ -27,7 +27,8 @@ pub struct Hazards {
 impl Hazards {
     /// Opens the files, by PID: see with [`AddressSpace::is_gone`] afterwards that they were about this address space.
     ///
-    /// Opening them waits for nobody, while reading them can: the target decides how long its maps are locked.
+    /// Both opening and reading them may wait for the target, which decides how long its maps are locked: opening does
+    /// when it is in the midst of an exec.
     ///
     /// # Errors
     /// What open(2) says.

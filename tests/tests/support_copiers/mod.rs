@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use profil_user::address_space::{AddressSpace, Purpose};
 use profil_user::bins::Run;
-use profil_user::copier::{BufferPlan, ClientId, Copiers, LostClient, OpenError};
+use profil_user::copier::{BufferPlan, ClientId, Copiers, LostClient, Memory, OpenError};
+use profil_user::sink::hazards::Hazards;
 use profil_user::sink::target::{AtLimit, Width};
 use tokio::sync::{mpsc, oneshot};
 
@@ -112,8 +113,9 @@ impl Service {
     pub async fn open(&mut self, client: ClientId, target: &Target, plans: Vec<BufferPlan>) -> Result<(), OpenError> {
         let (sender, done) = oneshot::channel();
         let space = target.space.try_clone().expect("descriptors are left");
+        let hazards = Hazards::of(&space);
         self.clients.insert(client);
-        self.copiers().open(target.uid, client, space, plans, sender);
+        self.copiers().open(target.uid, client, Memory { space, hazards }, plans, sender);
         done.await.expect("answered")
     }
 

@@ -21,6 +21,11 @@ fn map(protection: i32, flags: i32, descriptor: i32) -> io::Result<u64> {
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start as u64) }
 }
 
+/// A page of memory.
+pub fn page() -> io::Result<u64> {
+    map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+}
+
 fn area(buffer: u64) -> Area {
     Area { buffer, bytes: BYTES as u64, offset: 0x40_0000, scale: 65_536 }
 }

@@ -25,11 +25,15 @@ pub fn flood(path: &Path, name: &str) -> io::Result<()> {
         "clients" => clients,
         "malformed" => malformed,
         "forks" => forks,
+        "copiers" => kill_copiers,
         other => return Err(io::Error::other(format!("no flood {other}"))),
     };
     let buffer = vec![0u16; 4096];
     if name == "forks" {
         tell("on", errno_of(path, CALL, &[area(&buffer)]));
+    }
+    if name == "copiers" {
+        burn_in_clients(path)?;
     }
     for number in 0..THREADS {
         let path = PathBuf::from(path);
@@ -43,6 +47,10 @@ pub fn flood(path: &Path, name: &str) -> io::Result<()> {
     }
     hold();
     tell("rounds", ROUNDS.load(Ordering::Relaxed) as i64);
+    if name == "copiers" {
+        // SAFETY: takes plain numbers; the signal goes to our process group, which is our own.
+        unsafe { libc::kill(0, libc::SIGKILL) };
+    }
     Ok(())
 }
 
@@ -111,4 +119,35 @@ fn forks(_: &Path, _: u32, _: u32) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Processes that are profiled and have something to be written all the time.
+fn burn_in_clients(path: &Path) -> io::Result<()> {
+    for _ in 0..16 {
+        fork::child(|| {
+            let buffer = vec![0u16; 1 << 16];
+            errno_of(path, CALL, &[area(&buffer)]);
+            loop {
+                std::hint::black_box(0);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Ends the copiers of our own user, who may do that.
+fn kill_copiers(_: &Path, _: u32, _: u32) -> io::Result<()> {
+    // Those of others stay.
+    copiers()?.for_each(|copier| fork::signal(copier, libc::SIGKILL));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    Ok(())
+}
+
+/// All copiers.
+pub fn copiers() -> io::Result<impl Iterator<Item = i32>> {
+    let processes = std::fs::read_dir("/proc")?.flatten();
+    Ok(processes.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        (std::fs::read(entry.path().join("comm")).ok()? == b"profil-copier\n").then_some(pid)
+    }))
 }

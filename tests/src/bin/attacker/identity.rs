@@ -1,7 +1,7 @@
 //! Calls in the name of others.
 
 use std::io::{self, BufRead as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, UCred,
 };
 
-use crate::connection::{CALL, CLOSED, Connection, OFF, message};
+use crate::connection::{CALL, CLOSED, Connection, OFF, area, errno_of, message};
 use crate::{fork, tell};
 
 /// Sends a good call, and tells the errno.
@@ -161,5 +161,37 @@ pub fn exec_meanwhile(path: &Path, relay: &str) -> io::Result<()> {
             tell("failed", CLOSED);
         }
     }
+    Ok(())
+}
+
+/// Turns profiling on, asks for it once more while the copier stands still, turns it off meanwhile, and execs a program
+/// that lets the copier go on and tells what the second call came to.
+pub fn exec_under_way(path: &Path) -> io::Result<()> {
+    let buffer = vec![0u16; 1024];
+    tell("on", errno_of(path, CALL, &[area(&buffer)]));
+    let copier = crate::floods::copiers()?.next().ok_or(io::ErrorKind::NotFound)?;
+    fork::signal(copier, libc::SIGSTOP);
+    while !std::fs::read_to_string(format!("/proc/{copier}/stat"))?.contains(") T ") {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let under_way = Connection::open(path)?;
+    let nonce = under_way.hello()?.nonce;
+    // By 4.4BSD's manual page, where a buffer that is gone is an error.
+    under_way.send(&message(Call { nonce, convention: 0, ..CALL }, &[area(&buffer)]))?;
+    let off = Connection::open(path)?;
+    let nonce = off.hello()?.nonce;
+    off.send(&message(Call { nonce, ..CALL }, &[OFF]))?;
+    // It is answered at once, and after those before it were taken.
+    tell("unchanged", errno_of(path, Call { convention: 99, ..CALL }, &[OFF]));
+    let mut program = Command::new("/proc/self/exe");
+    program.arg(path).args(["reply", &copier.to_string()]);
+    program.stdin(under_way.socket().try_clone_to_owned()?);
+    Err(program.exec())
+}
+
+/// Lets a copier go on, and tells the reply that comes on the connection that is standard input.
+pub fn reply(copier: &str) -> io::Result<()> {
+    fork::signal(copier.parse().map_err(io::Error::other)?, libc::SIGCONT);
+    tell("errno", Connection::of(io::stdin().as_fd().try_clone_to_owned()?).errno());
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! More than there may be.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use profil_common::limits::MAX_BINS;
@@ -27,23 +28,50 @@ fn regions(count: u64) -> Vec<Area> {
 /// Takes the largest lanes again and again, and keeps every one of them, in one process after another until one gets
 /// none; then tells how many each got, and holds them.
 pub fn hold_lanes(path: &Path, processes: &str) -> io::Result<()> {
-    let processes: u32 = processes.parse().map_err(io::Error::other)?;
+    in_processes(processes, |_| {
+        // The buffer of such a call need not be there: the caller lays the lanes over it.
+        let (held, errno) = take_lanes(path, Area { buffer: 1 << 30, bytes: u64::from(MAX_BINS) * 2, ..OVER_TEXT });
+        tell("held", held.len() as i64);
+        tell("errno", errno);
+        held
+    })
+}
+
+/// Takes lanes of one page again and again, and keeps every one of them, until it gets none; then tells how many it got
+/// and what the next call came to, and holds them.
+pub fn hold_small_lanes(path: &Path) -> io::Result<()> {
+    in_processes("1", |_| {
+        let buffer = crate::buffers::page()?;
+        let (held, errno) = take_lanes(path, Area { buffer, bytes: 4096, ..OVER_TEXT });
+        tell("held", held.len() as i64);
+        tell("errno", errno);
+        Ok::<_, io::Error>(held)
+    })
+}
+
+/// Some text.
+const OVER_TEXT: Area = Area { buffer: 0, bytes: 0, offset: 1 << 22, scale: 65_536 };
+
+/// Takes lanes until there are none, and returns them with the errno of the call that brought none.
+fn take_lanes(path: &Path, area: Area) -> (Vec<OwnedFd>, i32) {
     let call = Call { flags: call_flags::ZERO_COPY, ..CALL };
-    // The buffer of such a call need not be there: the caller lays the lanes over it.
-    let area = Area { buffer: 1 << 30, bytes: u64::from(MAX_BINS) * 2, offset: 1 << 22, scale: 65_536 };
-    for _ in 0..processes {
+    let mut held = Vec::new();
+    loop {
+        match ask(path, call, &[area]) {
+            Some((reply, Some(lanes))) if reply.errno == 0 => held.push(lanes),
+            Some((reply, _)) => return (held, reply.errno as i32),
+            None => return (held, CLOSED),
+        }
+    }
+}
+
+/// Runs something in so many processes, one after the other, which keep what it returns until the attack ends.
+fn in_processes<T>(count: &str, run: impl Fn(u32) -> T) -> io::Result<()> {
+    let count: u32 = count.parse().map_err(io::Error::other)?;
+    for number in 1..=count {
         let (told, tell_us) = io::pipe()?;
-        fork::child(move || {
-            let mut held = Vec::new();
-            let errno = loop {
-                match ask(path, call, &[area]) {
-                    Some((reply, Some(lanes))) if reply.errno == 0 => held.push(lanes),
-                    Some((reply, _)) => break reply.errno as i32,
-                    None => break CLOSED,
-                }
-            };
-            tell("held", held.len() as i64);
-            tell("errno", errno);
+        fork::child(|| {
+            let _kept = run(number);
             drop(tell_us);
             // Until the parent is killed or lets us go.
             loop {
@@ -60,26 +88,15 @@ pub fn hold_lanes(path: &Path, processes: &str) -> io::Result<()> {
 
 /// As many profiled processes as asked for, and how each of the last four fares.
 pub fn clients(path: &Path, count: &str) -> io::Result<()> {
-    let count: u32 = count.parse().map_err(io::Error::other)?;
-    for number in 1..=count {
-        let (told, tell_us) = io::pipe()?;
-        fork::child(move || {
-            let buffer = [0u16; 64];
-            let errno = errno_of(path, CALL, &[area(&buffer)]);
-            if number + 4 > count {
-                tell("errno", errno);
-            }
-            drop(tell_us);
-            loop {
-                std::thread::park();
-            }
-        })?;
-        let _end = io::Read::read(&mut &told, &mut [0]);
-    }
-    hold();
-    // SAFETY: as above.
-    unsafe { libc::kill(0, libc::SIGKILL) };
-    Ok(())
+    let last: u32 = count.parse().map_err(io::Error::other)?;
+    in_processes(count, |number| {
+        let buffer = vec![0u16; 64];
+        let errno = errno_of(path, CALL, &[area(&buffer)]);
+        if number + 4 > last {
+            tell("errno", errno);
+        }
+        buffer
+    })
 }
 
 /// As many open connections as asked for, and how many of them were greeted.

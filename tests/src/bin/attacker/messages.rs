@@ -1,12 +1,17 @@
 //! Messages that are no calls, and calls that are no answers to the hello.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use profil_common::wire::{Area, Call, MAX_MESSAGE};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use crate::connection::{CALL, CLOSED, Connection, OFF, area, errno_of, message};
-use crate::tell;
+use crate::{hold, tell};
 
 /// Sends what `bytes` makes of the nonce, and tells the errno.
 fn attempt(path: &Path, name: &str, bytes: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
@@ -63,21 +68,45 @@ pub fn replayed(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a good call with descriptors, and returns the errno of that.
+fn send_with(connection: &Connection, descriptors: &[BorrowedFd<'_>]) -> io::Result<i32> {
+    let bytes = message(Call { nonce: connection.hello()?.nonce, ..CALL }, &[OFF]);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    let sent =
+        rustix::net::sendmsg(connection.socket(), &[io::IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+    Ok(sent.map_or_else(rustix::io::Errno::raw_os_error, |_| 0))
+}
+
 /// Messages of which every one carries as many descriptors as the kernel allows.
 pub fn with_descriptors(path: &Path) -> io::Result<()> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-    use std::mem::MaybeUninit;
-
     for _ in 0..50 {
         let connection = Connection::open(path)?;
-        let bytes = message(Call { nonce: connection.hello()?.nonce, ..CALL }, &[OFF]);
-        let descriptors = [connection.socket(); 200];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(200))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        rustix::net::sendmsg(connection.socket(), &[io::IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-        tell("errno", connection.errno());
+        let sent = send_with(&connection, &[connection.socket(); 200])?;
+        tell("errno", if sent == 0 { connection.errno() } else { sent });
     }
     tell("afterwards", errno_of(path, CALL, &[OFF]));
+    Ok(())
+}
+
+/// A message with a socket whose last close waits for an hour: what was written to it is not read, and it lingers.
+pub fn lingering(path: &Path) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut socket = TcpStream::connect(listener.local_addr()?)?;
+    let _reader = listener.accept()?;
+    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(3600)))?;
+    socket.set_nonblocking(true)?;
+    while socket.write(&[0; 1 << 16]).is_ok() {}
+    let connection = Connection::open(path)?;
+    let sent = send_with(&connection, &[socket.as_fd()])?;
+    tell("sent", sent);
+    if sent != 0 {
+        // It is we who close it.
+        rustix::net::sockopt::set_socket_linger(&socket, None)?;
+    }
+    // Else what is in the message is now the last of it.
+    drop(socket);
+    hold();
     Ok(())
 }

@@ -75,6 +75,7 @@ fn wire(bytes: &[u8]) -> Verdict {
     match Plan::of(&call, &areas) {
         Ok(Plan::On(layout)) => assert_is_sound(&layout),
         Ok(Plan::Unchanged { .. } | Plan::Off | Plan::Flush) => {}
+        Ok(Plan::Refused { errno }) => panic!("who calls is judged elsewhere: {errno}"),
         Err(error) => assert!(error.errno() > 0),
     }
     Verdict::Taken
