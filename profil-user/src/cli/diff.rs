@@ -49,8 +49,8 @@ pub struct DiffArgs {
     pub second: Option<PathBuf>,
 
     /// The program that both are of, where they are gmon.out
-    #[arg(long, value_name = "PATH")]
-    pub object: Option<PathBuf>,
+    #[arg(long = "object", value_name = "PATH")]
+    pub program: Option<PathBuf>,
 
     /// Directory with debug files, laid out like /usr/lib/debug, for code without a name; may be given several times
     #[arg(long, value_name = "DIR")]
@@ -126,7 +126,7 @@ fn files(first: Option<&Path>, second: Option<&Path>) -> (PathBuf, PathBuf) {
 
 fn load(args: &DiffArgs, before: &Path, after: &Path) -> anyhow::Result<(Profile, Profile)> {
     let load = |file: &Path| {
-        InputArgs { file: file.to_owned(), object: args.object.clone(), debug_dir: args.debug_dir.clone() }.load()
+        InputArgs { file: file.to_owned(), program: args.program.clone(), debug_dir: args.debug_dir.clone() }.load()
     };
     let profile = load(after)?;
     if args.second.is_none() && !before.exists() {

@@ -28,8 +28,8 @@ pub struct InputArgs {
     pub debug_dir: Vec<PathBuf>,
 
     /// The program or library that a gmon.out was counted in, whose functions it then shows
-    #[arg(long, value_name = "PATH")]
-    pub object: Option<PathBuf>,
+    #[arg(long = "object", value_name = "PATH")]
+    pub program: Option<PathBuf>,
 }
 
 impl InputArgs {
@@ -38,7 +38,7 @@ impl InputArgs {
     /// # Errors
     /// As for [`read`].
     pub fn load(&self) -> anyhow::Result<Profile> {
-        let mut profile = read(&self.file, self.object.as_deref())?;
+        let mut profile = read(&self.file, self.program.as_deref())?;
         if profile.mappings.iter().any(|mapping| mapping.object == UNNAMED_OBJECT && mapping.build_id.is_none()) {
             talk::say(
                 "gmon.out does not say which program it is of, so there are addresses only; name it: --object PATH",
