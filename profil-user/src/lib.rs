@@ -14,6 +14,7 @@ pub mod diff;
 pub mod doctor;
 pub mod histogram;
 pub mod images;
+pub mod jail;
 pub mod lanes;
 pub mod launch;
 pub mod map_memory;

@@ -12,7 +12,7 @@ const UNSAFE: [&str; 20] = [
     "profil-user/src/bins",
     "profil-user/src/cli/interrupt.rs",
     "profil-user/src/clock",
-    "profil-user/src/copier/confine.rs",
+    "profil-user/src/jail/confine.rs",
     "profil-user/src/launch.rs",
     "profil-user/src/map_memory.rs",
     "profil-user/src/probe/",
