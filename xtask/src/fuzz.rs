@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 use crate::{command, ebpf};
 
 /// All targets, as the fuzzer of the suite names them.
-const TARGETS: [&str; 3] = ["wire", "maps", "perf-map"];
+const TARGETS: [&str; 4] = ["wire", "maps", "perf-map", "names"];
 
 /// What is to be fuzzed, and how long.
 #[derive(Debug, Clone, PartialEq, Eq)]

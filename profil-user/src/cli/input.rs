@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::cli::{remarks, talk};
 use crate::pprof::{self, ReadError};
 use crate::profile::Profile;
 use crate::symbols::debug_files::DebugFiles;
@@ -33,7 +34,9 @@ impl InputArgs {
     /// As for [`read`].
     pub fn load(&self) -> anyhow::Result<Profile> {
         let mut profile = read(&self.file)?;
-        late::name_unnamed(&mut profile, &mut self.debug_files());
+        for (object, why) in late::name_unnamed(&mut profile, &mut self.debug_files()) {
+            talk::say(format!("{object}: {}", remarks::cure(why)));
+        }
         Ok(profile)
     }
 

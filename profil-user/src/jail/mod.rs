@@ -1,9 +1,11 @@
 //! Processes of our own that give up what they do not need before they touch what others have made.
 //!
 //! profil starts its own program again, with a socket for standard input, and talks to it in whole messages. Copiers
-//! ([`crate::copier`]) write into the programs of one user as that user.
+//! ([`crate::copier`]) write into the programs of one user as that user; the reader of symbols
+//! ([`crate::symbols::reader`]) takes files apart as nobody.
 
 pub mod confine;
+pub mod filter;
 pub mod socket;
 
 use std::io;
