@@ -16,6 +16,7 @@ pub mod histogram;
 mod hush;
 pub mod images;
 pub mod input;
+pub mod jail;
 pub mod lanes;
 pub mod launch;
 pub mod map_memory;

@@ -31,7 +31,7 @@ pub enum TargetObjectError {
         pid: u32,
     },
     /// The file cannot be used.
-    #[error("cannot read the headers of {}: {why:?}", path.display())]
+    #[error("cannot read {}: {why:?}", path.display())]
     Unusable {
         /// Its path.
         path: PathBuf,
@@ -177,9 +177,10 @@ impl TargetObject {
     /// A function or data object by name.
     ///
     /// # Errors
-    /// [`TargetObjectError::NoSymbol`].
+    /// [`TargetObjectError::NoSymbol`] and [`TargetObjectError::Unusable`].
     pub fn symbol(&mut self, name: &str) -> Result<PlacedSymbol, TargetObjectError> {
-        let symbol = self.symbols.symbol(self.object, name);
+        let symbol = self.symbols.find(self.object, name);
+        let symbol = symbol.map_err(|why| TargetObjectError::Unusable { path: self.path.clone(), why })?;
         let symbol =
             symbol.ok_or_else(|| TargetObjectError::NoSymbol { path: self.path.clone(), name: name.to_owned() })?;
         Ok(PlacedSymbol { address: symbol.svma.wrapping_add(self.load_bias), size: symbol.size })

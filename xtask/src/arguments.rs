@@ -27,7 +27,8 @@ Usage: cargo xtask VERB
                         (--quick: a first look; --only: one part; neither is written)
   fuzz [TARGET] [--runs N] [--seed N]
                         mutated input for the parsers of messages (wire), of /proc/PID/maps
-                        (maps) and of JITs' maps (perf-map); a million each by default
+                        (maps), of JITs' maps (perf-map) and of the reader of symbols
+                        (names); a million each by default
   install [--prefix DIR]
                         put `profil` into DIR/bin (default /usr/local)
 ";

@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 use crate::{command, ebpf};
 
 /// All targets, as the fuzzer of the suite names them.
-const TARGETS: [&str; 7] = ["wire", "maps", "perf-map", "pprof", "gmon", "perf-script", "folded"];
+const TARGETS: [&str; 8] = ["wire", "maps", "perf-map", "names", "pprof", "gmon", "perf-script", "folded"];
 
 /// What is to be fuzzed, and how long.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,10 +11,9 @@ use super::source::Place;
 use super::ticks::{Ticks, TicksAt};
 use super::wanted::Chosen;
 use super::{InstructionRow, Part, Remark, RowFrame};
-use crate::profile::{Frame, Profile};
+use crate::profile::{Frame, Location, Profile};
 use crate::symbols::demangle;
-use crate::symbols::symbol_table::Function;
-use crate::symbols::symbolizer;
+use crate::symbols::symbolizer::NamedCode;
 
 /// The parts of a function, and what is odd about them.
 pub(super) struct Charged {
@@ -64,12 +63,17 @@ pub(super) fn instructions(
         Architecture::of(machine).ok_or_else(|| AnnotateError::Machine { path: code.path.clone(), machine })?;
     let mut pieces: BTreeMap<u64, Piece> = BTreeMap::new();
     let mut without_symbol = 0u64;
+    let svma_of = |location: &Location| {
+        let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
+        mapping.and_then(|mapping| code.svma_of(mapping, location.address))
+    };
+    let svmas: Vec<u64> = chosen.locations.iter().filter_map(|index| svma_of(&profile.locations[*index])).collect();
+    code.look_up(&svmas)?;
     for index in &chosen.locations {
         let location = &profile.locations[*index];
-        let mapping = location.mapping.map(|mapping| &profile.mappings[mapping]);
-        let svma = mapping.and_then(|mapping| code.svma_of(mapping, location.address));
-        let function = svma.and_then(|svma| Some((svma, code.function_at(svma)?)));
-        let Some((svma, function)) = function else {
+        let svma = svma_of(location);
+        let function = svma.map(|svma| code.function_at(svma)).transpose()?.flatten();
+        let (Some(svma), Some(function)) = (svma, function) else {
             without_symbol = without_symbol.saturating_add(ticks.at(*index).all);
             continue;
         };
@@ -107,7 +111,7 @@ pub(super) fn instructions(
 
 /// A symbol's code and what fell on it.
 struct Piece<'a> {
-    function: Function<'a>,
+    function: NamedCode,
     /// Ticks by SVMA.
     ticks: BTreeMap<u64, Ticks>,
     /// What the profile knows of these addresses.
@@ -121,7 +125,10 @@ impl Piece<'_> {
         let bytes = code.bytes_of(&function)?;
         let instructions = disassembly::disassemble(architecture, &bytes, function.svmas.start);
         let svmas: Vec<u64> = instructions.iter().map(|instruction| instruction.address).collect();
-        let names = symbolizer::name(&code.file, code.debug.as_ref(), &svmas);
+        let names = code.name(&svmas);
+        let elsewhere = instructions.iter().filter_map(|instruction| instruction.refers_to);
+        let elsewhere: Vec<u64> = elsewhere.filter(|to| !function.svmas.contains(to)).collect();
+        code.look_up(&elsewhere)?;
         let mut texts = Texts::default();
         let mut rows: Vec<InstructionRow> = Vec::with_capacity(instructions.len());
         for (instruction, mut named) in instructions.iter().zip(names.frames) {
@@ -134,7 +141,7 @@ impl Piece<'_> {
                 address: instruction.address,
                 ticks: Ticks::default(),
                 percent: 0.0,
-                instruction: Some(shown(instruction, &function.svmas, code)),
+                instruction: Some(shown(instruction, &function.svmas, code)?),
                 system_call: None,
                 frames: texts.frames(&named),
                 place: None,
@@ -155,7 +162,7 @@ impl Piece<'_> {
             }
         }
         let part = Part {
-            symbol: String::from_utf8_lossy(function.name).into_owned(),
+            symbol: function.name,
             addresses: function.svmas,
             ticks: ticks.values().fold(Ticks::default(), |sum, ticks| sum + *ticks),
             rows,
@@ -188,18 +195,18 @@ impl Texts {
 }
 
 /// The instruction, with the function that it refers to, or its distance from the start of its own.
-fn shown(instruction: &Instruction, own: &Range<u64>, code: &Code) -> String {
+fn shown(instruction: &Instruction, own: &Range<u64>, code: &Code) -> Result<String, AnnotateError> {
     let text = &instruction.text;
-    let Some(to) = instruction.refers_to else { return text.clone() };
+    let Some(to) = instruction.refers_to else { return Ok(text.clone()) };
     let distance = |start: u64| if to == start { String::new() } else { format!("+{:#x}", to - start) };
     let target = if own.contains(&to) {
         (to != own.start).then(|| format!("<+{:#x}>", to - own.start))
     } else {
-        code.function_at(to).map(|function| {
-            let frame = demangle::frame(&String::from_utf8_lossy(function.name));
+        code.function_at(to)?.map(|function| {
+            let frame = demangle::frame(&function.name);
             format!("<{}{}>", frame.function, distance(function.svmas.start))
         })
     };
     let address = if text.contains(&format!("{to:#x}")) { String::new() } else { format!(" # {to:#x}") };
-    format!("{text}{address}{}", target.map_or_else(String::new, |target| format!(" {target}")))
+    Ok(format!("{text}{address}{}", target.map_or_else(String::new, |target| format!(" {target}"))))
 }

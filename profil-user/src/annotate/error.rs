@@ -7,6 +7,7 @@ use crate::build_id::BuildId;
 use crate::printable::printable;
 use crate::report::summary::counted;
 use crate::symbols::elf_headers::ElfError;
+use crate::symbols::symbolizer::Unnamed;
 
 /// Why a function cannot be annotated.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,14 @@ pub enum AnnotateError {
     NoCodeThere {
         /// The address.
         address: u64,
+    },
+    /// The process that reads symbols cannot read the file.
+    #[error("cannot read the symbols of {}: {why:?}", printable(&.path.to_string_lossy()))]
+    Reader {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: Unnamed,
     },
     /// The function there has no tick.
     #[error("cannot annotate {address:#x}: no tick fell on the function there")]

@@ -1,5 +1,7 @@
 //! The code of the build that ran: its file, wherever it is by now.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +17,8 @@ use crate::symbols::debug_files::{DebugFiles, build_id_path};
 use crate::symbols::debuginfod::Artifact;
 use crate::symbols::elf_headers::{ElfError, read_bytes};
 use crate::symbols::object_file::{ObjectFile, Origin};
-use crate::symbols::symbol_table::{Function, SymbolTable};
+use crate::symbols::reader::{Reader, Sources};
+use crate::symbols::symbolizer::{NamedCode, Names};
 use crate::symbols::{target_files, vdso};
 
 /// Largest function, bytes.
@@ -52,7 +55,11 @@ pub struct Code {
     pub debug: Option<ObjectFile>,
     /// That it is the one that ran follows from its build ID.
     pub proven: bool,
-    tables: Vec<SymbolTable>,
+    /// What dwz(1) moved out of the debug information.
+    shared: Option<ObjectFile>,
+    reader: RefCell<Reader>,
+    /// Functions by an address in them, as far as they were asked for.
+    functions: RefCell<HashMap<u64, Option<NamedCode>>>,
 }
 
 impl Code {
@@ -63,19 +70,47 @@ impl Code {
         self.file.svma_of(address.checked_sub(mapping.start)?.checked_add(mapping.file_offset)?)
     }
 
+    /// Looks the functions around addresses (SVMA) up at once: each question takes a look at all symbols.
+    ///
+    /// # Errors
+    /// [`AnnotateError::Reader`].
+    pub fn look_up(&self, svmas: &[u64]) -> Result<(), AnnotateError> {
+        let mut functions = self.functions.borrow_mut();
+        let unknown: Vec<u64> = svmas.iter().copied().filter(|svma| !functions.contains_key(svma)).collect();
+        if !unknown.is_empty() {
+            let found = self.reader.borrow_mut().functions(&self.sources(), &unknown);
+            let found = found.map_err(|why| AnnotateError::Reader { path: self.path.clone(), why })?;
+            functions.extend(unknown.into_iter().zip(found));
+        }
+        Ok(())
+    }
+
     /// The function around an address (SVMA).
-    pub fn function_at(&self, svma: u64) -> Option<Function<'_>> {
-        self.tables.iter().find_map(|table| table.function_at(svma))
+    ///
+    /// # Errors
+    /// [`AnnotateError::Reader`].
+    pub fn function_at(&self, svma: u64) -> Result<Option<NamedCode>, AnnotateError> {
+        self.look_up(&[svma])?;
+        Ok(self.functions.borrow().get(&svma).cloned().flatten())
+    }
+
+    /// Names addresses (SVMA).
+    pub fn name(&self, svmas: &[u64]) -> Names {
+        self.reader.borrow_mut().name(&self.sources(), svmas)
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources { object: &self.file, debug: self.debug.as_ref(), shared: self.shared.as_ref() }
     }
 
     /// The bytes of a function, as far as the file has them.
     ///
     /// # Errors
     /// [`AnnotateError::TooLarge`] and [`AnnotateError::Code`].
-    pub fn bytes_of(&self, function: &Function<'_>) -> Result<Vec<u8>, AnnotateError> {
+    pub fn bytes_of(&self, function: &NamedCode) -> Result<Vec<u8>, AnnotateError> {
         let size = function.svmas.end - function.svmas.start;
         if size > FUNCTION_LIMIT {
-            let function = String::from_utf8_lossy(function.name).into_owned();
+            let function = function.name.clone();
             return Err(AnnotateError::TooLarge { function, size, limit: FUNCTION_LIMIT });
         }
         let failed = |source| AnnotateError::Code { path: self.path.clone(), source };
@@ -126,9 +161,17 @@ impl ObjectFinder {
             (None, _) => self.by_path(recorded, profile.start)?.ok_or_else(|| gone(mapping))?,
         };
         let debug = if file.has_debug_info() { None } else { self.debug_files.find(&file, &path) };
-        let tables = debug.iter().chain([&file]).filter_map(|file| file.symbol_table().ok()).collect();
+        let shared = self.debug_files.find_shared(debug.as_ref().unwrap_or(&file));
         let proven = mapping.build_id.is_some();
-        Ok(Found::Code(Box::new(Code { file, path, debug, proven, tables })))
+        Ok(Found::Code(Box::new(Code {
+            file,
+            path,
+            debug,
+            proven,
+            shared,
+            reader: RefCell::default(),
+            functions: RefCell::default(),
+        })))
     }
 
     /// The file of a build: where it ran, in the directories of debug files, or from a server.

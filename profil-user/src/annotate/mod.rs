@@ -319,7 +319,7 @@ fn around(
 ) -> Result<Option<Chosen>, AnnotateError> {
     let no_symbol = || AnnotateError::NoSymbol { function: format!("{address:#x}"), path: code.path.clone() };
     let svma = code.svma_of(&profile.mappings[mapping], address).ok_or(AnnotateError::NoCodeThere { address })?;
-    let function = code.function_at(svma).ok_or_else(no_symbol)?;
+    let function = code.function_at(svma)?.ok_or_else(no_symbol)?;
     let is_inside = |location: &Location| {
         let Some(own) = location.mapping.filter(|own| same_object(profile, *own, mapping)) else { return false };
         let svma = code.svma_of(&profile.mappings[own], location.address);
@@ -333,7 +333,7 @@ fn around(
     if locations.is_empty() {
         return Ok(None);
     }
-    let frame = crate::symbols::demangle::frame(&String::from_utf8_lossy(function.name));
+    let frame = crate::symbols::demangle::frame(&function.name);
     let named = locations.iter().find_map(|location| profile.locations[*location].frames.last()).unwrap_or(&frame);
     Ok(Some(Chosen {
         function: named.function.clone(),

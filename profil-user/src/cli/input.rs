@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::talk;
+use crate::cli::{remarks, talk};
 use crate::input::{self, InputError, Origin, UNNAMED_OBJECT};
 use crate::profile::Profile;
 use crate::symbols::debug_files::DebugFiles;
@@ -44,7 +44,9 @@ impl InputArgs {
                 "gmon.out does not say which program it is of, so there are addresses only; name it: --object PATH",
             );
         }
-        late::name_unnamed(&mut profile, &mut self.debug_files());
+        for (object, why) in late::name_unnamed(&mut profile, &mut self.debug_files()) {
+            talk::say(format!("{object}: {}", remarks::cure(why)));
+        }
         Ok(profile)
     }
 

@@ -33,6 +33,7 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::copier::serve::{self, CopierArgs};
+use crate::symbols::reader::serve::{self as reader, ReaderArgs};
 use failure::Launching;
 
 /// Shows where programs spend their CPU time: counts ticks of the CPU clock in the kernel, per function.
@@ -72,6 +73,9 @@ enum Verb {
     /// Write bins into the programs of one user: started by the service, never by hand
     #[command(hide = true)]
     Copier(CopierArgs),
+    /// Read the symbols of files: started by profil, never by hand
+    #[command(hide = true)]
+    Reader(ReaderArgs),
     /// Show a recorded profile
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
@@ -126,6 +130,7 @@ pub fn main() -> ExitCode {
         Some(Verb::Run(args)) => (run::run(args), Launching::Yes),
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
         Some(Verb::Copier(args)) => (serve::run(&args).map_err(Into::into), Launching::No),
+        Some(Verb::Reader(args)) => (reader::run(&args).map_err(Into::into), Launching::No),
         Some(Verb::Report(args)) => (report::run(args), Launching::No),
         Some(Verb::Annotate(args)) => (annotate::run(args), Launching::No),
         Some(Verb::Export(args)) => (export::run(args), Launching::No),

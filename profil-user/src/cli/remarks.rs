@@ -38,7 +38,8 @@ pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {
         .collect()
 }
 
-fn cure(why: Unnamed) -> &'static str {
+/// What became of the names of code, and what to do about it.
+pub fn cure(why: Unnamed) -> &'static str {
     match why {
         Unnamed::FileGone => "its file is gone",
         Unnamed::NotElf => "its file is no ELF file",
@@ -47,5 +48,10 @@ fn cure(why: Unnamed) -> &'static str {
             "it is stripped; install its debug package, name a directory with --debug-dir, or set DEBUGINFOD_URLS"
         }
         Unnamed::NoSymbol => "no symbol covers them",
+        Unnamed::ReaderEnded => "names lost: the process that reads symbols ended over its file, which may be damaged",
+        Unnamed::ReaderStalled => {
+            "names lost: the process that reads symbols took too long over its file and was killed"
+        }
+        Unnamed::NoReader => "names lost: the process that reads symbols cannot be started",
     }
 }

@@ -13,12 +13,10 @@
 //!
 //! Ticks are written once or not at all: a request that was on its way when a copier ended is never sent again.
 
-mod confine;
 mod error;
 mod peer;
 mod portion;
 pub mod serve;
-mod socket;
 mod wire;
 mod worker;
 
@@ -112,7 +110,7 @@ impl Copiers {
     /// `lost` receives the clients whose buffers took no more bins or that stalled their copier. Nothing is written
     /// into any buffer of theirs from then on; they are still to be closed.
     pub fn new(lost: mpsc::UnboundedSender<LostClient>) -> Copiers {
-        Copiers::with_program("/proc/self/exe".into(), lost)
+        Copiers::with_program(crate::jail::own_program(), lost)
     }
 
     /// As [`Copiers::new`], for a program that is not `profil` itself.

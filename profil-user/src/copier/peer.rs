@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::socket;
 use super::wire::{MAX_MESSAGE, Reply, Request};
+use crate::jail::{self, socket};
 use crate::process::Stat;
 
 /// How long a copier may take to come up; no client has a part in that.
@@ -80,11 +80,8 @@ impl Peer {
     }
 
     fn spawn(spawn: &Spawn, permit: OwnedSemaphorePermit) -> io::Result<Peer> {
-        let (ours, theirs) = socket::pair()?;
-        let mut command = Command::new(&spawn.program);
-        command.arg0("profil-copier").arg("copier").arg(spawn.uid.to_string()).arg(std::process::id().to_string());
-        // An output that a parked copier kept open would keep its reader waiting after the service has ended.
-        command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null()).env_clear().current_dir("/");
+        let (command, ours) = jail::command(&spawn.program, "profil-copier", &["copier", &spawn.uid.to_string()])?;
+        let mut command = Command::from(command);
         let child = command.kill_on_drop(true).spawn()?;
         let socket = UnixDatagram::from_std(net::UnixDatagram::from(ours))?;
         Ok(Peer { child, socket, buffer: Box::new([0; MAX_MESSAGE]), permit })

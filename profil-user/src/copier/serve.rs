@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::confine::confine;
 use super::wire::{MAX_MESSAGE, Reply, Request};
-use super::{BufferPlan, ClientId, portion, socket};
+use super::{BufferPlan, ClientId, portion};
 use crate::address_space::{AddressSpace, Device};
 use crate::bins::Run;
+use crate::jail::confine::{Become, confine};
+use crate::jail::socket;
 use crate::sink::hazards::Hazards;
 use crate::sink::target::{BadBuffer, Loss, TargetBuffer};
 
@@ -56,7 +57,7 @@ struct Client {
 /// # Errors
 /// [`ServeError`].
 pub fn run(args: &CopierArgs) -> Result<ExitCode, ServeError> {
-    confine(args.uid, args.parent).map_err(|source| ServeError::Confine { source })?;
+    confine(Become::User(args.uid), args.parent).map_err(|source| ServeError::Confine { source })?;
     let failed = |source| ServeError::Socket { source };
     // Its program is named `exe` where it was started through /proc/self/exe.
     rustix::thread::set_name(c"profil-copier").map_err(|source| ServeError::Confine { source: source.into() })?;

@@ -9,10 +9,7 @@ use crate::bins::Run;
 use crate::sink::target::{AtLimit, BadBuffer, Loss, Width};
 
 /// Largest message, bytes.
-pub const MAX_MESSAGE: usize = 64 * 1024;
-
-/// Most files that come with a message: mem, maps, smaps and mountinfo.
-pub const MAX_FILES: usize = 4;
+pub use crate::jail::socket::MAX_MESSAGE;
 
 /// Words of runs in one message, which leaves room for what comes before them.
 pub const MAX_WORDS: usize = MAX_MESSAGE / 4 - 16;

@@ -14,8 +14,11 @@ use crate::build_id::BuildId;
 use crate::profile::{Frame, Mapping, MappingKind, Mode, Profile};
 use crate::symbols::elf_headers::ElfError;
 use crate::symbols::object_file::{self, ObjectFile};
-use crate::symbols::symbol_table::SymbolTable;
-use crate::symbols::symbolizer;
+use crate::symbols::reader::{Reader, Sources};
+
+/// Most addresses at which functions are looked for: enough for each byte of all bins, which are a few bytes each. Where they
+/// are wider, functions shorter than the distance between two addresses may be passed over.
+const MOST_ADDRESSES: u64 = 1 << 18;
 
 /// The profile of a gmon.out. Its program is the one that was named, else the one that the file's own name tells.
 pub(super) fn profile(gmon: Gmon, origin: Origin<'_>) -> Result<Profile, InputError> {
@@ -26,13 +29,14 @@ pub(super) fn profile(gmon: Gmon, origin: Origin<'_>) -> Result<Profile, InputEr
         None => named.as_ref().and_then(|named| named.open(path?.parent()?)),
     };
     let Gmon { ranges: _, bins, hz } = gmon;
-    let pieces = match &found {
-        // Without symbols a bin cannot straddle any.
-        Some(object) => split(bins, &object.symbol_table().unwrap_or_default()),
+    let mut reader = Reader::new();
+    let sources = found.as_ref().map(|object| Sources { object, debug: None, shared: None });
+    let pieces = match &sources {
+        Some(sources) => split(bins, &mut reader, sources),
         None => bins,
     };
     let svmas: Vec<u64> = pieces.iter().map(|piece| piece.start).collect();
-    let names = found.as_ref().map(|object| symbolizer::name(object, None, &svmas).frames);
+    let names = sources.map(|sources| reader.name(&sources, &svmas).frames);
     let mut gathering = Gathering::default();
     for (index, Bin { start, ticks, .. }) in pieces.into_iter().enumerate() {
         let frames = names.as_ref().map(|names| outermost(&names[index])).unwrap_or_default();
@@ -133,16 +137,23 @@ fn outermost(frames: &[Frame]) -> Vec<Frame> {
 }
 
 /// Splits bins where functions begin in them, as gprof does: ticks by the number of bytes.
-fn split(bins: Vec<Bin>, table: &SymbolTable) -> Vec<Bin> {
+fn split(bins: Vec<Bin>, reader: &mut Reader, sources: &Sources<'_>) -> Vec<Bin> {
+    let bytes = bins.iter().fold(0u64, |sum, bin| sum.saturating_add(bin.end - bin.start));
+    let step = bytes.div_ceil(MOST_ADDRESSES).max(1);
+    let looked_at = |bin: &Bin| (bin.start..bin.end).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    let svmas: Vec<u64> = bins.iter().flat_map(looked_at).collect();
+    // Without symbols a bin cannot straddle any.
+    let Ok(functions) = reader.functions(sources, &svmas) else { return bins };
+    let mut functions = functions.into_iter();
     let mut pieces = Vec::with_capacity(bins.len());
     for bin in bins {
-        let mut edges = vec![bin.start];
-        edges.extend(table.code_starts(bin.start + 1..bin.end));
-        // Bytes before the first function of the bin, or after the last one, that belong to none, such as padding, did not
-        // tick.
-        let named = edges.iter().any(|edge| table.name_of(*edge).is_some());
-        if named {
-            edges.retain(|edge| table.name_of(*edge).is_some());
+        // Bytes that belong to no function, such as padding, did not tick.
+        let found = functions.by_ref().take(looked_at(&bin).count()).flatten();
+        let mut edges: Vec<u64> = found.map(|function| function.svmas.start.max(bin.start)).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        if edges.is_empty() {
+            edges.push(bin.start);
         }
         pieces.extend(shares(bin, &edges));
     }

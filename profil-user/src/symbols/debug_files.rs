@@ -5,6 +5,7 @@
 //!
 //! Source: "Debugging Information in Separate Files" of the GDB manual.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -81,6 +82,24 @@ impl DebugFiles {
         })
     }
 
+    /// Finds what dwz(1) moved out of the debug information of a file, if the file is root's or our own: what it names
+    /// is opened here.
+    pub fn find_shared(&mut self, debug: &ObjectFile) -> Option<ObjectFile> {
+        let section = debug.headers.section(".gnu_debugaltlink")?;
+        if !debug.is_ours() {
+            return None;
+        }
+        let bytes = read_bytes(&*debug.handle.file().ok()?, section.file_offset, section.size, LINK_LIMIT).ok()?;
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let name = Path::new(OsStr::from_bytes(&bytes[..end]));
+        let build_id = BuildId::new(&bytes[end + 1..])?;
+        let path = Path::new(&debug.display_path).parent()?.join(name);
+        let named = target_files::open_below(Path::new("/"), &path).ok();
+        let named = named.and_then(|file| ObjectFile::new(file, &path, Origin::Host).ok());
+        let same = |shared: &ObjectFile| shared.build_id.as_ref() == Some(&build_id);
+        named.filter(same).or_else(|| self.find_by_build_id(&build_id))
+    }
+
     /// The user's directories, then the system's.
     pub fn host_directories(&self) -> Vec<PathBuf> {
         // Relative directories are the user's, relative to where profil runs.
@@ -142,7 +161,7 @@ fn debug_link(object: &ObjectFile) -> Option<(PathBuf, u32)> {
     let file = object.handle.file().ok()?;
     let bytes = read_bytes(&*file, section.file_offset, section.size, LINK_LIMIT).ok()?;
     let length = bytes.iter().position(|byte| *byte == 0)?;
-    let name = Path::new(std::ffi::OsStr::from_bytes(&bytes[..length]));
+    let name = Path::new(OsStr::from_bytes(&bytes[..length]));
     // A path would lead out of the directories that are to be searched.
     if name.file_name() != Some(name.as_os_str()) {
         return None;

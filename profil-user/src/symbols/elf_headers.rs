@@ -4,6 +4,7 @@
 //! nothing here maps a file into memory (a truncated mapping is SIGBUS), every read has a limit, and offsets are
 //! checked where they are used.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -26,6 +27,14 @@ pub trait Image {
     /// # Errors
     /// Those of pread(2); `UnexpectedEof` when the image ends before.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// The bytes at an offset, without a copy where the image is in memory.
+    ///
+    /// # Errors
+    /// [`ElfError::Read`].
+    fn bytes_at(&self, offset: u64, size: u64) -> Result<Cow<'_, [u8]>, ElfError> {
+        Ok(Cow::Owned(read_bytes(self, offset, size, u64::MAX)?))
+    }
 }
 
 impl Image for File {
@@ -40,6 +49,13 @@ impl Image for [u8] {
         let found = self.get(start..).and_then(|rest| rest.get(..bytes.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
         bytes.copy_from_slice(found);
         Ok(())
+    }
+
+    fn bytes_at(&self, offset: u64, size: u64) -> Result<Cow<'_, [u8]>, ElfError> {
+        let end = || Some(usize::try_from(offset).ok()?..usize::try_from(offset.checked_add(size)?).ok()?);
+        let found = end().and_then(|range| self.get(range));
+        let missing = || ElfError::Read { offset, size, source: io::ErrorKind::UnexpectedEof.into() };
+        found.map(Cow::Borrowed).ok_or_else(missing)
     }
 }
 

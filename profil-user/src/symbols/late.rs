@@ -5,13 +5,18 @@ use std::path::Path;
 
 use super::debug_files::DebugFiles;
 use super::object_file::{ObjectFile, Origin};
-use super::{symbolizer, target_files};
+use super::reader::{Reader, Sources};
+use super::symbolizer::Unnamed;
+use super::target_files;
 use crate::build_id::BuildId;
 use crate::profile::{Mapping, MappingKind, Profile};
 
 /// Names the locations of files that have no name yet, by build ID: names of another build are never used, and the
 /// kernel of this machine says nothing about a profile of another one.
-pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) {
+///
+/// Returns the objects whose files could not be read to the end, and why.
+pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) -> Vec<(String, Unnamed)> {
+    let (mut reader, mut lost) = (Reader::new(), Vec::new());
     let mut unnamed: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, location) in profile.locations.iter().enumerate().filter(|(_, location)| location.frames.is_empty()) {
         if let Some(mapping) = location.mapping {
@@ -28,11 +33,17 @@ pub fn name_unnamed(profile: &mut Profile, debug_files: &mut DebugFiles) {
             continue;
         };
         let svmas: Vec<u64> = locations.iter().map(|location| profile.locations[*location].address).collect();
-        let names = symbolizer::name(file, debug.as_ref(), &svmas);
+        let shared = debug_files.find_shared(debug.as_ref().unwrap_or(file));
+        let sources = Sources { object: file, debug: debug.as_ref(), shared: shared.as_ref() };
+        let names = reader.name(&sources, &svmas);
+        if let Some(why @ (Unnamed::ReaderEnded | Unnamed::ReaderStalled | Unnamed::NoReader)) = names.unnamed {
+            lost.push((profile.mappings[mapping].object.clone(), why));
+        }
         for (location, frames) in locations.into_iter().zip(names.frames) {
             profile.locations[location].frames = frames;
         }
     }
+    lost
 }
 
 /// The files of this host that belong to an object.

@@ -1,19 +1,22 @@
 //! From a pc to an object, and from an object's address to a name.
 //!
 //! A target's files are opened while it lives ([`Symbols::open`]): by the end they may be deleted, replaced, or in a
-//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]). The kernel
-//! ([`kernel`]), the vDSO ([`vdso`]) and code made at run time ([`perf_map`]) have sources of their own.
+//! mount namespace that is gone. At the end they are asked for names ([`Symbols::name`]), by a process of its own
+//! ([`reader`]). The kernel ([`kernel`]), the vDSO ([`vdso`]) and code made at run time ([`perf_map`]) have sources of
+//! their own, which are read here: the first two are the kernel's, and the maps of compilers are lines of text.
 
 pub mod debug_files;
 pub mod debuginfod;
 pub mod demangle;
+pub mod dwarf;
 pub mod elf_headers;
 pub mod file_handle;
+pub mod file_map;
 pub mod kernel;
 pub mod late;
 pub mod object_file;
 pub mod perf_map;
-pub mod snapshot;
+pub mod reader;
 pub mod source_spans;
 pub mod symbol_table;
 pub mod symbolizer;
@@ -31,6 +34,7 @@ use std::path::{Path, PathBuf};
 use debug_files::DebugFiles;
 use file_handle::{FileState, Parked};
 use object_file::{ObjectFile, Origin};
+use reader::{Reader, Sources};
 use symbol_table::Symbol;
 use symbolizer::{Names, Unnamed};
 use target_files::{FoundBy, Identity, MappedFile, OpenedFile};
@@ -79,6 +83,7 @@ impl Object {
 #[derive(Debug)]
 pub struct Symbols {
     debug_files: DebugFiles,
+    reader: Reader,
     /// Where paths of processes that are gone are looked up.
     other_root: PathBuf,
     objects: Vec<Object>,
@@ -102,6 +107,7 @@ impl Symbols {
     pub fn new(debug_files: DebugFiles, other_root: PathBuf) -> Symbols {
         Symbols {
             debug_files,
+            reader: Reader::new(),
             other_root,
             objects: Vec::new(),
             by_file: HashMap::new(),
@@ -173,21 +179,29 @@ impl Symbols {
             Ok(_) if svmas.is_empty() => Names::none(0, Unnamed::NoSymbol),
             Ok(file) => {
                 let found = debug_file(&mut self.debug_files, object, file);
-                symbolizer::name(file, found.as_ref().or(object.debug_in_target.as_ref()), svmas)
+                let debug = found.as_ref().or(object.debug_in_target.as_ref());
+                let shared = self.debug_files.find_shared(debug.unwrap_or(file));
+                self.reader.name(&Sources { object: file, debug, shared: shared.as_ref() }, svmas)
             }
             Err(why) => Names::none(svmas.len(), *why),
         }
     }
 
     /// Finds a function or data object by name, in the object or its debug file.
-    pub fn symbol(&mut self, id: ObjectId, name: &str) -> Option<Symbol> {
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    pub fn find(&mut self, id: ObjectId, name: &str) -> Result<Option<Symbol>, Unnamed> {
         let object = &self.objects[id.0];
-        let file = object.file.as_ref().ok()?;
-        if let Ok(Some(symbol)) = file.symbol(name) {
-            return Some(symbol);
+        let file = object.file.as_ref().map_err(|why| *why)?;
+        if let Some(symbol) = self.reader.find(file, name)? {
+            return Ok(Some(symbol));
         }
         let found = debug_file(&mut self.debug_files, object, file);
-        found.as_ref().or(object.debug_in_target.as_ref())?.symbol(name).ok()?
+        match found.as_ref().or(object.debug_in_target.as_ref()) {
+            Some(debug) => self.reader.find(debug, name),
+            None => Ok(None),
+        }
     }
 
     fn park_oldest(&mut self) {

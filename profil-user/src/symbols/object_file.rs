@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::elf_headers::{ElfError, ElfHeaders, Segment};
 use super::file_handle::FileHandle;
-use super::symbol_table::{Symbol, SymbolTable};
 use super::target_files;
 use crate::build_id::BuildId;
 
@@ -56,13 +55,11 @@ impl ObjectFile {
         self.headers.section(".debug_info").is_some_and(|section| section.has_bytes() && section.size > 0)
     }
 
-    /// Reads the file's own symbol tables.
-    ///
-    /// # Errors
-    /// [`ElfError`] when a table cannot be read, or the file is gone.
-    pub fn symbol_table(&self) -> Result<SymbolTable, ElfError> {
-        let file = self.handle.file().map_err(|source| ElfError::Read { offset: 0, size: 0, source })?;
-        SymbolTable::read(&self.headers, &*file)
+    /// Bytes of its sections with debug information.
+    pub fn debug_info_bytes(&self) -> u64 {
+        let sections = self.headers.sections.iter().filter(|section| section.has_bytes());
+        let debug = sections.filter(|section| section.name.starts_with(b".debug_"));
+        debug.map(|section| section.size).fold(0, u64::saturating_add)
     }
 
     /// The segment that holds a byte of the file: one with code before others.
@@ -100,13 +97,5 @@ impl ObjectFile {
             Some(text) if text.size > 0 => Some(span(text.svma, text.size)),
             _ => self.code_segments().next().map(|segment| span(segment.svma, segment.size)),
         }
-    }
-
-    /// Finds a function or data object by name in the file's own tables.
-    ///
-    /// # Errors
-    /// [`ElfError`] when a table cannot be read.
-    pub fn symbol(&self, name: &str) -> Result<Option<Symbol>, ElfError> {
-        Ok(self.symbol_table()?.find(name))
     }
 }

@@ -4,26 +4,21 @@
 //! [`super::symbolizer`] names addresses for people. Here whole functions are read, code without ticks too: that nothing
 //! happened in it is what a compiler wants to know.
 //!
-//! The debug information is copied first, as for the symbolizer (see [`super::snapshot`]), so that no file can change
-//! under the reader. What is malformed ends the unit that it is in.
+//! Like names, it is read by the process for that (see [`super::reader`]). What is malformed ends the unit that it is in.
 //!
 //! # Source
 //! DWARF 5; `DILocation::getBaseDiscriminatorFromDiscriminator` and `FunctionSamples::getOffset` of LLVM 22.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gimli::{AttributeValue, Dwarf, DwarfSections, EndianSlice, RunTimeEndian, SectionId, Unit, UnitOffset};
-use object::{Object, ObjectSection};
+use gimli::{AttributeValue, Unit, UnitOffset};
 
+use super::dwarf::{Dwarf, Sections, Slice};
 use super::object_file::ObjectFile;
-use super::snapshot::{self, Links, Snapshot};
-
-/// Most bytes of debug information that are read.
-const LIMIT: u64 = 1 << 30;
+use super::reader::{Reader, Sources};
+use super::symbolizer::Unnamed;
 
 /// Most hops from a function to what it was made from: an inlined one, its origin, its declaration.
 const HOPS: usize = 8;
@@ -50,57 +45,30 @@ pub struct Site {
     pub discriminator: u32,
 }
 
-/// Why the source of an object's code is not known.
+/// The debug information of an object cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SpanError {
-    /// There is too much to read.
-    #[error("cannot read the debug information of {path}: it has {size} bytes, of at most {LIMIT}")]
-    TooLarge {
-        /// The object.
-        path: String,
-        /// Bytes of debug information.
-        size: u64,
-    },
-    /// The file cannot be read.
-    #[error("cannot read the debug information of {path}")]
-    Read {
-        /// The object.
-        path: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+#[error("cannot read the debug information of {path}: {why:?}")]
+pub struct SpanError {
+    /// The object.
+    path: String,
+    /// Why.
+    why: Unnamed,
 }
-
-type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// The spans of all functions that have one of the addresses (SVMA, ascending), in ascending order.
 ///
 /// # Errors
-/// The file has more debug information than is read, or cannot be read.
+/// The file cannot be read.
 pub fn spans(file: &ObjectFile, svmas: &[u64]) -> Result<Vec<Span>, SpanError> {
-    let path = || file.display_path.clone();
-    let size = snapshot::size_bytes(&file.headers);
-    if size > LIMIT {
-        return Err(SpanError::TooLarge { path: path(), size });
-    }
-    let copy = file
-        .handle
-        .file()
-        .and_then(|open| Snapshot::take(&file.headers, &open, Links::Drop))
-        .and_then(|copy| std::fs::read(copy.path()))
-        .map_err(|source| SpanError::Read { path: path(), source })?;
-    let malformed = |_| SpanError::Read { path: path(), source: io::ErrorKind::InvalidData.into() };
-    let elf = object::File::parse(copy.as_slice()).map_err(malformed)?;
-    let endian = if elf.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-    let section = |id: SectionId| match elf.section_by_name(id.name()) {
-        Some(section) => section.uncompressed_data(),
-        None => Ok(Cow::Borrowed(&[][..])),
-    };
-    let sections = DwarfSections::load(section).map_err(malformed)?;
-    let mut spans = Units::new(sections.borrow(|bytes| EndianSlice::new(bytes, endian))).spans(svmas);
+    let sources = Sources { object: file, debug: None, shared: None };
+    Reader::new().spans(&sources, svmas).map_err(|why| SpanError { path: file.display_path.clone(), why })
+}
+
+/// The same, of sections.
+pub(super) fn read(sections: &Sections<'_>, svmas: &[u64]) -> Vec<Span> {
+    let mut spans = Units::new(sections.dwarf()).spans(svmas);
     spans.sort_by_key(|span| (span.addresses.start, span.addresses.end));
-    Ok(spans)
+    spans
 }
 
 /// A function or an inlined one, as far as it has code.
@@ -158,14 +126,14 @@ impl Discriminators {
 type Described = Option<(Arc<str>, u64)>;
 
 struct Units<'a> {
-    dwarf: Dwarf<Slice<'a>>,
+    dwarf: Dwarf<'a>,
     units: Vec<Unit<Slice<'a>>>,
     /// What was read of origins, which many inlined functions share.
     described: HashMap<(usize, UnitOffset), Described>,
 }
 
 impl<'a> Units<'a> {
-    fn new(dwarf: Dwarf<Slice<'a>>) -> Units<'a> {
+    fn new(dwarf: Dwarf<'a>) -> Units<'a> {
         let mut headers = dwarf.units();
         let mut units = Vec::new();
         while let Ok(Some(header)) = headers.next() {

@@ -1,12 +1,14 @@
 //! The symbol tables of an ELF file: from an address to a name, and from a name to an address.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use object::elf;
 use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, pod};
 
-use super::elf_headers::{ElfError, ElfHeaders, Image, Section, read_bytes, string_at};
+use super::elf_headers::{ElfError, ElfHeaders, Image, Section, string_at};
 
 /// Most bytes of one symbol table and of one table of names; the largest browsers have some 200 MB of names.
 const TABLE_LIMIT: u64 = 512 << 20;
@@ -39,9 +41,9 @@ pub struct Function<'a> {
 
 /// The functions and data objects that the symbol tables of a file name.
 #[derive(Debug, Default)]
-pub struct SymbolTable {
-    /// The bytes of `.strtab`, then those of `.dynstr`.
-    names: Vec<u8>,
+pub struct SymbolTable<'i> {
+    /// The bytes of `.strtab` and of `.dynstr`, as far as they are there.
+    names: Vec<Cow<'i, [u8]>>,
     /// Sorted by address.
     entries: Vec<Entry>,
     /// Addresses of sections with code, sorted: a symbol without a size ends with its section.
@@ -54,8 +56,10 @@ pub struct SymbolTable {
 struct Entry {
     svma: u64,
     size: u64,
-    /// Offset in `names`.
+    /// Offset in the names of its table.
     name: u32,
+    /// Which of `names` it is in.
+    names: u8,
     kind: Kind,
     rank: Rank,
 }
@@ -76,14 +80,14 @@ enum Rank {
     Global,
 }
 
-impl SymbolTable {
+impl<'i> SymbolTable<'i> {
     /// Reads `.symtab` and `.dynsym` of an image.
     ///
     /// A file without either gives an empty table.
     ///
     /// # Errors
     /// [`ElfError`] when a table cannot be read or is larger than 512 MiB.
-    pub fn read(headers: &ElfHeaders, image: &(impl Image + ?Sized)) -> Result<SymbolTable, ElfError> {
+    pub fn read(headers: &ElfHeaders, image: &'i (impl Image + ?Sized)) -> Result<SymbolTable<'i>, ElfError> {
         let mut table = SymbolTable::default();
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             // In a debug file .dynsym is there by header only, as SHT_NOBITS.
@@ -106,25 +110,29 @@ impl SymbolTable {
     fn read_section(
         &mut self,
         headers: &ElfHeaders,
-        image: &(impl Image + ?Sized),
+        image: &'i (impl Image + ?Sized),
         section: &Section,
     ) -> Result<(), ElfError> {
         let Some(strings) = headers.sections.get(section.link as usize).filter(|strings| strings.has_bytes()) else {
             return Ok(());
         };
-        let symbols = read_bytes(image, section.file_offset, section.size, TABLE_LIMIT)?;
-        let base = self.names.len();
-        self.names.extend(read_bytes(image, strings.file_offset, strings.size, TABLE_LIMIT)?);
-        self.names.push(0);
+        for Section { file_offset: offset, size, .. } in [section, strings] {
+            if *size > TABLE_LIMIT {
+                return Err(ElfError::TooLarge { offset: *offset, size: *size, limit: TABLE_LIMIT });
+            }
+        }
+        let symbols = image.bytes_at(section.file_offset, section.size)?;
+        self.names.push(image.bytes_at(strings.file_offset, strings.size)?);
         if headers.is_64 {
-            self.add::<elf::FileHeader64<Endianness>>(headers.endian, &symbols, base);
+            self.add::<elf::FileHeader64<Endianness>>(headers.endian, &symbols);
         } else {
-            self.add::<elf::FileHeader32<Endianness>>(headers.endian, &symbols, base);
+            self.add::<elf::FileHeader32<Endianness>>(headers.endian, &symbols);
         }
         Ok(())
     }
 
-    fn add<Elf: FileHeader<Endian = Endianness>>(&mut self, endian: Endianness, symbols: &[u8], base: usize) {
+    fn add<Elf: FileHeader<Endian = Endianness>>(&mut self, endian: Endianness, symbols: &[u8]) {
+        let Some((names, text)) = self.names.iter().enumerate().next_back() else { return };
         let count = symbols.len() / size_of::<Elf::Sym>();
         let Ok((symbols, _)) = pod::slice_from_bytes::<Elf::Sym>(symbols, count) else { return };
         for symbol in symbols {
@@ -137,8 +145,8 @@ impl SymbolTable {
             if symbol.st_shndx(endian) == elf::SHN_UNDEF {
                 continue;
             }
-            let Ok(name) = u32::try_from(base + symbol.st_name(endian) as usize) else { continue };
-            let text = string_at(&self.names, name as usize, NAME_LIMIT);
+            let name = symbol.st_name(endian);
+            let text = string_at(text, name as usize, NAME_LIMIT);
             // `$x`, `$d.1` and the like mark code and data for disassemblers on Arm and RISC-V; `.L` labels are the
             // compiler's own.
             if text.is_empty() || text.starts_with(b"$") || text.starts_with(b".L") {
@@ -153,6 +161,7 @@ impl SymbolTable {
                 svma: symbol.st_value(endian).into(),
                 size: symbol.st_size(endian).into(),
                 name,
+                names: names as u8,
                 kind,
                 rank,
             });
@@ -201,7 +210,8 @@ impl SymbolTable {
         code()
             .filter(|entry| entry.svma == start)
             .filter(|entry| if sized.is_some() { svma - start < entry.size } else { entry.size == 0 })
-            .max_by_key(|entry| (entry.kind, entry.rank))
+            // Of names that are worth the same, the last of the table, as other readers have it.
+            .min_by_key(|entry| Reverse((entry.kind, entry.rank)))
     }
 
     /// Addresses (SVMA) in a range at which a symbol of code begins, ascending, each once.
@@ -229,6 +239,13 @@ impl SymbolTable {
             .map(|entry| Symbol { svma: entry.svma, size: entry.size })
     }
 
+    /// The same, without its image.
+    pub fn into_owned(self) -> SymbolTable<'static> {
+        let SymbolTable { names, entries, code, is_full } = self;
+        let names = names.into_iter().map(|names| Cow::Owned(names.into_owned())).collect();
+        SymbolTable { names, entries, code, is_full }
+    }
+
     fn in_same_section(&self, symbol: u64, svma: u64) -> bool {
         self.section_of(symbol).is_some_and(|section| section.contains(&svma))
     }
@@ -240,7 +257,7 @@ impl SymbolTable {
     }
 
     fn text(&self, entry: &Entry) -> &[u8] {
-        string_at(&self.names, entry.name as usize, NAME_LIMIT)
+        self.names.get(usize::from(entry.names)).map_or(&[], |names| string_at(names, entry.name as usize, NAME_LIMIT))
     }
 }
 
@@ -250,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_function_ends_with_its_size_or_else_at_the_next_one_or_with_its_section() {
-        let entry = |svma, size, name, kind| Entry { svma, size, name, kind, rank: Rank::Global };
+        let entry = |svma, size, name, kind| Entry { svma, size, name, names: 0, kind, rank: Rank::Global };
         let table = SymbolTable {
-            names: b"sized\0data\0bare\0last\0".to_vec(),
+            names: vec![Cow::Borrowed(b"sized\0data\0bare\0last\0")],
             entries: vec![
                 entry(0x1000, 0x18, 0, Kind::Function),
                 entry(0x1020, 0, 11, Kind::Function),

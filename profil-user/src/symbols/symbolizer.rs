@@ -1,29 +1,21 @@
 //! Names of the addresses of one object.
 //!
-//! Debug information (read by blazesym) gives functions, the functions inlined into them, and source lines. Where it
-//! has nothing to say, the symbol tables do.
+//! Debug information gives functions, the functions inlined into them, and source lines. Where it has nothing to say, the
+//! symbol tables do.
 //!
-//! What is hostile in a file is kept away from blazesym by copying (see [`super::snapshot`]); a panic in it costs the
-//! lines and inlined functions of one object. Debug information built to make it loop or recurse without end is not
-//! fended off: to name the code of targets that nobody trusts, run this in a child with limits of its own.
+//! Only the process that reads symbols calls this (see [`super::reader`]): debug information can be built to make its
+//! reader loop without end, to ask for all the memory there is, or to be cut short while it is read.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym};
-
-use super::debug_files::SYSTEM_DEBUG_DIR;
 use super::demangle;
-use super::object_file::ObjectFile;
-use super::snapshot::{self, Links, Snapshot};
-use super::symbol_table::SymbolTable;
+use super::dwarf::{self, Answer, Sections};
+use super::elf_headers::{ElfError, ElfHeaders};
+use super::file_map::FileMap;
+use super::source_spans::{self, Span};
+use super::symbol_table::{Function, Symbol, SymbolTable};
 use crate::profile::Frame;
-
-/// Most bytes of debug information that are copied; more is used in place when only root or we can have written it.
-const COPY_LIMIT: u64 = 128 << 20;
-/// Most bytes of debug information that are copied where it cannot be used in place.
-const HOSTILE_COPY_LIMIT: u64 = 1 << 30;
 
 /// Why code has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +30,12 @@ pub enum Unnamed {
     Stripped,
     /// There are symbols, but none covers the address.
     NoSymbol,
+    /// The process that read the file ended over it.
+    ReaderEnded,
+    /// The process that read the file took longer than the file is worth, and was killed.
+    ReaderStalled,
+    /// The process that reads files could not be started.
+    NoReader,
 }
 
 /// Names of some addresses of an object.
@@ -56,89 +54,125 @@ impl Names {
     }
 }
 
-/// Names addresses (SVMA) of an object, with the help of its debug file where there is one.
-pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> Names {
-    if object.handle.file().is_err() {
-        return Names::none(svmas.len(), Unnamed::FileGone);
+/// A function as the symbol tables have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCode {
+    /// Its name, not demangled; bytes that are not UTF-8 are replaced.
+    pub name: String,
+    /// Its addresses (SVMA).
+    pub svmas: Range<u64>,
+}
+
+/// An ELF file in memory, with its headers.
+#[derive(Debug)]
+pub struct MappedElf {
+    headers: ElfHeaders,
+    map: FileMap,
+}
+
+impl MappedElf {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// [`ElfError`] when it is not ELF.
+    pub fn new(map: FileMap) -> Result<MappedElf, ElfError> {
+        Ok(MappedElf { headers: ElfHeaders::read(&map)?, map })
     }
-    let tables: Vec<SymbolTable> =
-        debug.into_iter().chain([object]).filter_map(|file| file.symbol_table().ok()).collect();
-    let dwarf = debug.into_iter().chain([object]).find(|file| file.has_debug_info());
-    let mut frames = match dwarf {
-        Some(file) => names_from_dwarf(file, svmas).unwrap_or_default(),
-        None => Vec::new(),
-    };
-    frames.resize(svmas.len(), Vec::new());
-    for (frames, svma) in frames.iter_mut().zip(svmas) {
-        let symbol = tables.iter().find_map(|table| table.name_of(*svma));
-        let symbol = symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol)));
-        match (frames.last_mut(), symbol) {
-            (None, symbol) => frames.extend(symbol),
-            // Line tables alone (`-gline-tables-only`, `debug = "line-tables-only"`) have bare names, `new` for every
-            // constructor: the mangled name in the symbol table says which.
-            (Some(function), Some(Frame { function: full, system_name: Some(mangled), .. }))
-                if function.system_name.is_none() =>
-            {
-                function.function = full;
-                function.system_name = Some(mangled);
-            }
-            (Some(_), _) => {}
+
+    fn symbol_table(&self) -> Option<SymbolTable<'_>> {
+        let table = SymbolTable::read(&self.headers, &self.map).ok();
+        // Each name has been looked at, and few of them are looked at again.
+        self.map.release();
+        table
+    }
+
+    fn has_debug_info(&self) -> bool {
+        self.headers.section(".debug_info").is_some_and(|section| section.has_bytes() && section.size > 0)
+    }
+}
+
+/// The files that name the code of an object.
+#[derive(Debug)]
+pub struct Files {
+    /// The one that ran.
+    pub object: MappedElf,
+    /// Its separate debug information.
+    pub debug: Option<MappedElf>,
+    /// What dwz(1) moved out of the debug information of several objects.
+    pub shared: Option<MappedElf>,
+}
+
+impl Files {
+    /// Names addresses (SVMA).
+    pub fn name(&self, svmas: &[u64]) -> Names {
+        let files = || self.debug.iter().chain([&self.object]);
+        let dwarf = files().find(|file| file.has_debug_info());
+        let lookup = |file| {
+            // A panic costs the lines and inlined functions of one object; its symbols still have names.
+            catch_unwind(AssertUnwindSafe(|| dwarf::lookup(&self.sections(file), svmas))).unwrap_or_default()
+        };
+        let mut answers = dwarf.map(lookup).unwrap_or_default();
+        answers.resize(svmas.len(), Answer::default());
+        let tables: Vec<SymbolTable<'_>> = files().filter_map(MappedElf::symbol_table).collect();
+        let frames: Vec<Vec<Frame>> = answers
+            .into_iter()
+            .zip(svmas)
+            .map(|(answer, svma)| {
+                let symbol = tables.iter().find_map(|table| table.name_of(*svma));
+                with_symbol(answer, symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol))))
+            })
+            .collect();
+        let full = dwarf.is_some() || tables.iter().any(|table| table.is_full);
+        let why = if full { Unnamed::NoSymbol } else { Unnamed::Stripped };
+        Names { unnamed: frames.iter().any(Vec::is_empty).then_some(why), frames }
+    }
+
+    /// Finds a function or data object by name in the symbol tables of the object.
+    pub fn symbol(&self, name: &str) -> Option<Symbol> {
+        self.object.symbol_table()?.find(name)
+    }
+
+    /// The functions around addresses (SVMA), as the symbol tables have them.
+    pub fn functions(&self, svmas: &[u64]) -> Vec<Option<NamedCode>> {
+        let tables: Vec<SymbolTable<'_>> =
+            self.debug.iter().chain([&self.object]).filter_map(MappedElf::symbol_table).collect();
+        let function = |svma: &u64| {
+            let Function { name, svmas } = tables.iter().find_map(|table| table.function_at(*svma))?;
+            Some(NamedCode { name: String::from_utf8_lossy(name).into_owned(), svmas })
+        };
+        svmas.iter().map(function).collect()
+    }
+
+    /// Where the functions around addresses (SVMA) are in the source.
+    pub fn spans(&self, svmas: &[u64]) -> Vec<Span> {
+        let read = || source_spans::read(&self.sections(&self.object), svmas);
+        catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
+    }
+
+    fn sections<'m>(&'m self, file: &'m MappedElf) -> Sections<'m> {
+        let shared = self.shared.as_ref().map(|shared| Sections::new(&shared.headers, &shared.map, None));
+        Sections::new(&file.headers, &file.map, shared)
+    }
+}
+
+/// The frames of an address, when its symbol is known too.
+fn with_symbol(answer: Answer, symbol: Option<Frame>) -> Vec<Frame> {
+    let Answer { mut frames, place } = answer;
+    match (frames.last_mut(), symbol) {
+        // Assembly has lines and no functions.
+        (None, Some(symbol)) => {
+            let (file, line) = place.map_or((None, 0), |(file, line)| (Some(file), line));
+            frames.push(Frame { file, line, ..symbol });
         }
+        // Line tables alone (`-gline-tables-only`, `debug = "line-tables-only"`) have bare names, `new` for every
+        // constructor: the mangled name in the symbol table says which.
+        (Some(function), Some(Frame { function: full, system_name: Some(mangled), .. }))
+            if function.system_name.is_none() =>
+        {
+            function.function = full;
+            function.system_name = Some(mangled);
+        }
+        (Some(_) | None, _) => {}
     }
-    let full = dwarf.is_some() || tables.iter().any(|table| table.is_full);
-    let why = if full { Unnamed::NoSymbol } else { Unnamed::Stripped };
-    Names { unnamed: frames.iter().any(Vec::is_empty).then_some(why), frames }
-}
-
-/// What the debug information of a file says about addresses; `None` when it cannot be used.
-fn names_from_dwarf(file: &ObjectFile, svmas: &[u64]) -> Option<Vec<Vec<Frame>>> {
-    let size = snapshot::size_bytes(&file.headers);
-    let ours = file.is_ours();
-    let open = file.handle.file().ok()?;
-    // Kept to the end: the path leads to it only while it lives.
-    let copy;
-    let path = if ours && size > COPY_LIMIT && file.headers.section(".gnu_debuglink").is_none() {
-        use std::os::fd::AsRawFd;
-        PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
-    } else if size <= HOSTILE_COPY_LIMIT {
-        let links = if ours { Links::Follow } else { Links::Drop };
-        copy = Snapshot::take(&file.headers, &open, links).ok()?;
-        copy.path()
-    } else {
-        return None;
-    };
-    catch_unwind(AssertUnwindSafe(|| ask_blazesym(&path, svmas))).ok()?
-}
-
-fn ask_blazesym(path: &Path, svmas: &[u64]) -> Option<Vec<Vec<Frame>>> {
-    // One symbolizer per object: what it cached is freed with it, so the largest object sets the memory that is
-    // needed, not the sum of all.
-    let symbolizer = blazesym::symbolize::Symbolizer::builder()
-        .enable_auto_reload(false)
-        .enable_demangling(false)
-        .set_debug_dirs(Some([SYSTEM_DEBUG_DIR]))
-        .build();
-    let source = Source::Elf(Elf::new(path));
-    let answers = symbolizer.symbolize(&source, Input::VirtOffset(svmas)).ok()?;
-    Some(answers.iter().map(|answer| answer.as_sym().map(frames_of).unwrap_or_default()).collect())
-}
-
-/// The frames of a symbol: it comes with the functions inlined into it outermost first.
-fn frames_of(symbol: &Sym<'_>) -> Vec<Frame> {
-    // Without a size and a line it is blazesym's guess from a symbol table, that a function goes on to the next: ours is
-    // better. With a line it is a function in several pieces, as those with a `.cold` part: blazesym gives no size then.
-    if symbol.name.is_empty() || symbol.size.is_none() && symbol.code_info.is_none() {
-        return Vec::new();
-    }
-    let inlined = symbol.inlined.iter().rev().map(|inlined| (&inlined.name, inlined.code_info.as_ref()));
-    inlined.chain([(&symbol.name, symbol.code_info.as_deref())]).map(|(name, place)| frame_at(name, place)).collect()
-}
-
-fn frame_at(name: &str, place: Option<&CodeInfo<'_>>) -> Frame {
-    let mut frame = demangle::frame(name);
-    if let Some(place) = place {
-        frame.file = Some(place.to_path().to_string_lossy().into_owned());
-        frame.line = place.line.unwrap_or(0);
-    }
-    frame
+    frames
 }

@@ -59,7 +59,7 @@ pub struct Vdso {
     /// Its build ID: the same in all processes of one kernel and word size.
     pub build_id: Option<BuildId>,
     headers: ElfHeaders,
-    table: SymbolTable,
+    table: SymbolTable<'static>,
 }
 
 impl Vdso {
@@ -86,7 +86,7 @@ impl Vdso {
     pub fn from_image(image: &[u8]) -> Result<Vdso, VdsoError> {
         let headers = ElfHeaders::read(image).map_err(|source| VdsoError::Elf { source })?;
         let table = SymbolTable::read(&headers, image).map_err(|source| VdsoError::Elf { source })?;
-        Ok(Vdso { build_id: headers.build_id(image), headers, table })
+        Ok(Vdso { build_id: headers.build_id(image), headers, table: table.into_owned() })
     }
 
     /// The SVMA of a byte of the image, which is mapped whole: its offset from the start of the `[vdso]` mapping.

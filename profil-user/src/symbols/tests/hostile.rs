@@ -48,7 +48,7 @@ fn a_file_cut_short_after_it_was_opened_costs_names_only() {
     let program = workshop.program(&[]);
     let mut symbols = symbols();
     let id = symbols.open(&file(&program));
-    let hot = symbols.symbol(id, "hot").expect("hot").svma;
+    let hot = symbols.find(id, "hot").expect("read").expect("hot").svma;
     std::fs::File::options().write(true).open(&program).expect("opens").set_len(5000).expect("cut");
     let names = symbols.name(id, &[hot]);
     assert!(names.frames[0].is_empty() && names.unnamed.is_some(), "{names:?}");
@@ -93,7 +93,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// A panic in blazesym prints a backtrace, but costs no more than the names of the file.
+    /// A panic prints a backtrace, but costs no more than the names of the file.
     #[test]
     fn no_mutation_of_debug_information_stops_the_profiler(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
@@ -110,7 +110,7 @@ proptest! {
         std::fs::write(mutated.path(), bytes).expect("written");
         let mut symbols = symbols();
         let id = symbols.open(&file(mutated.path()));
-        let f = symbols.symbol(id, "f").expect("the symbol table is whole").svma;
+        let f = symbols.find(id, "f").expect("read").expect("the symbol table is whole").svma;
         let names = symbols.name(id, &[f, f + 1, f + 2]);
         prop_assert_eq!(names.frames.len(), 3);
         // Whatever the debug information says, the symbol table still has a name.

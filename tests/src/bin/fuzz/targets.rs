@@ -3,8 +3,12 @@
 use profil_common::limits::MAX_BINS;
 use profil_common::wire::{Area, Call, CallKind, MAGIC, VERSION};
 use profil_user::maps;
+use profil_user::profile::Frame;
 use profil_user::service::{Layout, Plan};
 use profil_user::symbols::perf_map::PerfMap;
+use profil_user::symbols::reader::wire::{self, Gathering, Reply};
+use profil_user::symbols::symbol_table::Symbol;
+use profil_user::symbols::symbolizer::{Names, Unnamed};
 
 /// What a parser made of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +30,11 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 4] = [
     Target { name: "wire", seeds: calls, run: wire },
     Target { name: "maps", seeds: maps_texts, run: parse_maps },
     Target { name: "perf-map", seeds: perf_maps, run: parse_perf_map },
+    Target { name: "names", seeds: replies, run: parse_reply },
 ];
 
 fn calls() -> Vec<Vec<u8>> {
@@ -117,6 +122,33 @@ fn parse_maps(bytes: &[u8]) -> Verdict {
         let _backing = entry.backing();
     }
     assert!(entries.len() <= bytes.split(|byte| *byte == b'\n').count());
+    Verdict::Taken
+}
+
+/// What the process that reads symbols answers.
+fn replies() -> Vec<Vec<u8>> {
+    let frame = |function: &str| Frame {
+        function: function.into(),
+        system_name: Some("_Z1fv".into()),
+        file: Some("/src/a.cc".into()),
+        line: 7,
+    };
+    let frames = vec![vec![frame("f"), frame("g()")], Vec::new(), vec![frame("h")]];
+    let names = Names { frames, unnamed: Some(Unnamed::NoSymbol) };
+    let found = Reply::Found(Some(Symbol { svma: 0x1000, size: 16 }));
+    wire::replies(names).chain([found, Reply::Ready, Reply::NotElf]).map(|reply| reply.to_bytes()).collect()
+}
+
+fn parse_reply(bytes: &[u8]) -> Verdict {
+    let Some(reply) = Reply::from_bytes(bytes) else { return Verdict::Refused };
+    assert_eq!(reply.to_bytes(), bytes, "a message is written as it was read");
+    if let Reply::Frames(frames) = reply {
+        let mut gathering = Gathering::new(3);
+        if gathering.add(frames).is_none() {
+            return Verdict::Refused;
+        }
+        assert_eq!(gathering.finish(None).frames.len(), 3);
+    }
     Verdict::Taken
 }
 

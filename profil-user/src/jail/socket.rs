@@ -1,4 +1,4 @@
-//! The socket between service and copier: whole messages (`SOCK_SEQPACKET`), with open files.
+//! The socket between profil and a process of its own: whole messages (`SOCK_SEQPACKET`), with open files.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -9,24 +9,37 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use super::wire::{MAX_FILES, MAX_MESSAGE};
+/// Largest message, bytes.
+pub const MAX_MESSAGE: usize = 64 * 1024;
+
+/// Most files that come with a message.
+pub const MAX_FILES: usize = 4;
 
 /// A message and the files that came with it.
+#[derive(Debug)]
 pub struct Received<'a> {
+    /// The message.
     pub bytes: &'a [u8],
+    /// The files.
     pub files: Vec<OwnedFd>,
 }
 
-/// The ends for the service, which never waits in a call, and for the copier.
+/// The ends for us, who never wait in a call, and for the other process.
+///
+/// # Errors
+/// Those of socketpair(2).
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
-    // One that waits: the copier has nothing else to do. The flag is of the end, not of the pair.
+    // One that waits: the other process has nothing else to do. The flag is of the end, not of the pair.
     Ok((ours, theirs))
 }
 
 /// Sends a message whole.
+///
+/// # Errors
+/// Those of sendmsg(2).
 pub fn send(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -38,6 +51,9 @@ pub fn send(socket: impl AsFd, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Re
 }
 
 /// Receives a message; `None` when the other side is gone.
+///
+/// # Errors
+/// Those of recvmsg(2); `InvalidData` for a message that is too large.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8; MAX_MESSAGE]) -> io::Result<Option<Received<'_>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
