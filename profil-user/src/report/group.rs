@@ -26,7 +26,7 @@ pub enum By {
 
 /// The indexes that rows of a group have in common, before names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Index {
+pub(crate) struct Index {
     location: Option<usize>,
     process: Option<usize>,
     tid: Option<u32>,
@@ -61,7 +61,7 @@ pub struct Group {
 
 impl By {
     /// The indexes by which a row is grouped.
-    pub(super) fn index(self, row: &Row) -> Index {
+    pub(crate) fn index(self, row: &Row) -> Index {
         match self {
             By::Process => Index { location: None, process: row.process, tid: None },
             By::Thread => Index { location: None, process: row.process, tid: row.tid },
@@ -72,7 +72,7 @@ impl By {
     }
 
     /// The group of the indexes.
-    pub(super) fn group(self, profile: &Profile, index: Index) -> Group {
+    pub(crate) fn group(self, profile: &Profile, index: Index) -> Group {
         let Index { location, process, tid } = index;
         match location {
             Some(location) => self.place(profile, location),
@@ -160,6 +160,6 @@ fn function(frame: Option<&Frame>, mapping: Option<&Mapping>, address: u64) -> S
 }
 
 /// Last part of a path.
-pub(super) fn base_name(path: &str) -> &str {
+pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }

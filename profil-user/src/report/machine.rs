@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::group::{By, Group};
 use super::{Report, ReportRow};
+use crate::tally::Tally;
 
 /// A report as JSON has it. Times are in seconds, addresses are hexadecimal strings, shares are in percent.
 #[derive(Debug, Serialize)]
@@ -97,6 +98,20 @@ pub enum JsonGroup<'a> {
     },
 }
 
+impl JsonOutcomes {
+    /// The outcomes of a tally.
+    pub fn new(tally: &Tally) -> JsonOutcomes {
+        JsonOutcomes {
+            binned: tally.outcome(Outcome::Binned),
+            stray: tally.outcome(Outcome::Stray),
+            outside: tally.outcome(Outcome::Outside),
+            no_user_pc: tally.outcome(Outcome::NoUserPc),
+            kernel_excluded: tally.outcome(Outcome::KernelExcluded),
+            dropped: tally.outcome(Outcome::Dropped),
+        }
+    }
+}
+
 impl<'a> JsonReport<'a> {
     /// A report's JSON form with its first `limit` rows.
     pub fn new(report: &'a Report, limit: Option<usize>) -> JsonReport<'a> {
@@ -113,14 +128,7 @@ impl<'a> JsonReport<'a> {
             ticks: tally.ticks,
             expected: tally.expected(),
             missed: tally.missed(),
-            outcomes: JsonOutcomes {
-                binned: tally.outcome(Outcome::Binned),
-                stray: tally.outcome(Outcome::Stray),
-                outside: tally.outcome(Outcome::Outside),
-                no_user_pc: tally.outcome(Outcome::NoUserPc),
-                kernel_excluded: tally.outcome(Outcome::KernelExcluded),
-                dropped: tally.outcome(Outcome::Dropped),
-            },
+            outcomes: JsonOutcomes::new(tally),
             hz: Some(tally.hz).filter(|hz| *hz > 0.0),
             cpu_seconds: tally.cpu_seconds,
             rows: report.rows.iter().take(limit.unwrap_or(usize::MAX)).map(row).collect(),
@@ -129,7 +137,8 @@ impl<'a> JsonReport<'a> {
 }
 
 impl<'a> JsonGroup<'a> {
-    fn new(group: &'a Group, by: By) -> JsonGroup<'a> {
+    /// What a row of that group is about.
+    pub fn new(group: &'a Group, by: By) -> JsonGroup<'a> {
         let Group { function, object, build_id, in_kernel: _, process, pid, generation, tid, address, file, line } =
             group;
         let (pid, generation, tid, line) = (*pid, *generation, *tid, *line);
@@ -145,10 +154,42 @@ impl<'a> JsonGroup<'a> {
             By::Line => JsonGroup::Line { file, line, function, object, build_id },
         }
     }
+
+    /// Headings of the cells in CSV.
+    pub fn headings(by: By) -> &'static str {
+        match by {
+            By::Function => "function,object,build_id",
+            By::Object | By::BuildId => "object,build_id",
+            By::Process => "process,pid,generation",
+            By::Thread => "process,pid,generation,tid",
+            By::Address => "address,function,object,build_id",
+            By::Line => "file,line,function,object,build_id",
+        }
+    }
+
+    /// The cells in CSV, with commas between them.
+    pub fn cells(&self) -> String {
+        let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+        let cells = match self {
+            JsonGroup::Function { function, object, build_id } => vec![text(function), text(object), text(build_id)],
+            JsonGroup::Object { object, build_id } => vec![text(object), text(build_id)],
+            JsonGroup::Process { process, pid, generation } => vec![text(process), number(*pid), number(*generation)],
+            JsonGroup::Thread { process, pid, generation, tid } => {
+                vec![text(process), number(*pid), number(*generation), number(*tid)]
+            }
+            JsonGroup::Address { address, function, object, build_id } => {
+                vec![text(address), text(function), text(object), text(build_id)]
+            }
+            JsonGroup::Line { file, line, function, object, build_id } => {
+                vec![text(file), number(*line), text(function), text(object), text(build_id)]
+            }
+        };
+        cells.join(",")
+    }
 }
 
 /// Four decimals: a ten-thousandth of a percent is below one tick in a million.
-fn rounded(percent: f64) -> f64 {
+pub(crate) fn rounded(percent: f64) -> f64 {
     (percent * 1e4).round() / 1e4
 }
 
@@ -169,33 +210,10 @@ pub fn write_json(report: &Report, limit: Option<usize>, to: &mut dyn Write) -> 
 /// # Source
 /// RFC 4180, with LF for CRLF.
 pub fn write_csv(report: &Report, limit: Option<usize>, to: &mut dyn Write) -> io::Result<()> {
-    let names: &[&str] = match report.by {
-        By::Function => &["function", "object", "build_id"],
-        By::Object | By::BuildId => &["object", "build_id"],
-        By::Process => &["process", "pid", "generation"],
-        By::Thread => &["process", "pid", "generation", "tid"],
-        By::Address => &["address", "function", "object", "build_id"],
-        By::Line => &["file", "line", "function", "object", "build_id"],
-    };
-    writeln!(to, "{},ticks,percent,kernel_percent,low,high", names.join(","))?;
+    writeln!(to, "{},ticks,percent,kernel_percent,low,high", JsonGroup::headings(report.by))?;
     for row in JsonReport::new(report, limit).rows {
         let JsonRow { group, ticks, percent, kernel_percent, low, high } = row;
-        let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
-        let cells: Vec<String> = match group {
-            JsonGroup::Function { function, object, build_id } => vec![text(function), text(object), text(build_id)],
-            JsonGroup::Object { object, build_id } => vec![text(object), text(build_id)],
-            JsonGroup::Process { process, pid, generation } => vec![text(process), number(pid), number(generation)],
-            JsonGroup::Thread { process, pid, generation, tid } => {
-                vec![text(process), number(pid), number(generation), number(tid)]
-            }
-            JsonGroup::Address { address, function, object, build_id } => {
-                vec![text(&address), text(function), text(object), text(build_id)]
-            }
-            JsonGroup::Line { file, line, function, object, build_id } => {
-                vec![text(file), number(line), text(function), text(object), text(build_id)]
-            }
-        };
-        writeln!(to, "{},{ticks},{percent},{kernel_percent},{low},{high}", cells.join(","))?;
+        writeln!(to, "{},{ticks},{percent},{kernel_percent},{low},{high}", group.cells())?;
     }
     Ok(())
 }

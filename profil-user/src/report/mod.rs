@@ -4,6 +4,7 @@
 //! with what other pprof readers print; ticks without a place are in the tally beside them.
 
 pub mod color;
+pub mod column;
 pub mod machine;
 pub mod summary;
 pub mod table;
@@ -13,6 +14,7 @@ mod interval;
 
 use std::collections::HashMap;
 
+pub(crate) use group::Index;
 pub use group::{By, Group};
 pub use interval::{Interval, wilson_95};
 
@@ -83,7 +85,7 @@ impl Report {
 }
 
 /// Part of a whole in percent; 0 of nothing.
-fn percent(part: u64, whole: u64) -> f64 {
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 

@@ -91,7 +91,7 @@ pub fn counted(number: u64, noun: &str) -> String {
 }
 
 /// A rate: whole from 100 up, where the fraction is noise, and when it is whole.
-pub(super) fn rate(hz: f64) -> String {
+pub(crate) fn rate(hz: f64) -> String {
     if hz >= 100.0 || hz.fract() == 0.0 { format!("{hz:.0}") } else { format!("{hz:.1}") }
 }
 
