@@ -20,7 +20,7 @@ pub mod target_files;
 pub mod vdso;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ use debug_files::DebugFiles;
 use file_handle::{FileState, Parked};
 use object_file::{ObjectFile, Origin};
 use symbol_table::Symbol;
-use symbolizer::{Names, Unnamed};
+use symbolizer::{Names, Tables, Unnamed};
 use target_files::{FoundBy, Identity, MappedFile, OpenedFile};
 
 use crate::build_id::BuildId;
@@ -66,6 +66,11 @@ impl Object {
     /// Whether the file that was found is another build than the one that ran.
     pub fn is_stale(&self) -> bool {
         matches!(self.file, Err(Unnamed::Stale))
+    }
+
+    /// Size of the file, bytes; 0 when it cannot be used.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| file.handle.size_bytes())
     }
 
     /// The SVMA of a byte of the file; `None` when the file cannot be used or no segment loads the byte.
@@ -176,6 +181,18 @@ impl Symbols {
             }
             Err(why) => Names::none(svmas.len(), *why),
         }
+    }
+
+    /// The symbol tables of an object: they name less than [`Symbols::name`] does, and can be kept.
+    ///
+    /// # Errors
+    /// Why the object cannot be named.
+    pub fn tables(&mut self, id: ObjectId) -> Result<Tables, Unnamed> {
+        let object = &self.objects[id.0];
+        let file = object.file.as_ref().map_err(|why| *why)?;
+        file.handle.file().map_err(|_| Unnamed::FileGone)?;
+        let found = debug_file(&mut self.debug_files, object, file);
+        Ok(Tables::read(file, found.as_ref().or(object.debug_in_target.as_ref())))
     }
 
     /// Finds a function or data object by name, in the object or its debug file.

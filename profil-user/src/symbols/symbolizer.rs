@@ -61,8 +61,7 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
     if object.handle.file().is_err() {
         return Names::none(svmas.len(), Unnamed::FileGone);
     }
-    let tables: Vec<SymbolTable> =
-        debug.into_iter().chain([object]).filter_map(|file| file.symbol_table().ok()).collect();
+    let tables = Tables::read(object, debug);
     let dwarf = debug.into_iter().chain([object]).find(|file| file.has_debug_info());
     let mut frames = match dwarf {
         Some(file) => names_from_dwarf(file, svmas).unwrap_or_default(),
@@ -70,9 +69,7 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
     };
     frames.resize(svmas.len(), Vec::new());
     for (frames, svma) in frames.iter_mut().zip(svmas) {
-        let symbol = tables.iter().find_map(|table| table.name_of(*svma));
-        let symbol = symbol.map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol)));
-        match (frames.last_mut(), symbol) {
+        match (frames.last_mut(), tables.frame(*svma)) {
             (None, symbol) => frames.extend(symbol),
             // Line tables alone (`-gline-tables-only`, `debug = "line-tables-only"`) have bare names, `new` for every
             // constructor: the mangled name in the symbol table says which.
@@ -85,9 +82,66 @@ pub fn name(object: &ObjectFile, debug: Option<&ObjectFile>, svmas: &[u64]) -> N
             (Some(_), _) => {}
         }
     }
-    let full = dwarf.is_some() || tables.iter().any(|table| table.is_full);
-    let why = if full { Unnamed::NoSymbol } else { Unnamed::Stripped };
-    Names { unnamed: frames.iter().any(Vec::is_empty).then_some(why), frames }
+    Names { unnamed: frames.iter().any(Vec::is_empty).then_some(tables.why()), frames }
+}
+
+/// The symbol tables that name an object's code, its debug file's first: for who cannot wait for debug information.
+#[derive(Debug)]
+pub struct Tables {
+    tables: Vec<SymbolTable>,
+    debug_bytes: u64,
+}
+
+impl Tables {
+    /// Reads those of an object and of its debug file, if it has one. What cannot be read names nothing.
+    pub fn read(object: &ObjectFile, debug: Option<&ObjectFile>) -> Tables {
+        let files = || debug.into_iter().chain([object]);
+        let dwarf = files().find(|file| file.has_debug_info());
+        Tables {
+            tables: files().filter_map(|file| file.symbol_table().ok()).collect(),
+            debug_bytes: dwarf.map_or(0, |file| snapshot::size_bytes(&file.headers)),
+        }
+    }
+
+    /// Names addresses (SVMA): without inlined functions and lines.
+    pub fn name(&self, svmas: &[u64]) -> Names {
+        // Addresses in order come in one function after the other: each is demangled once.
+        let mut last: Option<(&[u8], Frame)> = None;
+        let mut frames: Vec<Vec<Frame>> = Vec::with_capacity(svmas.len());
+        for svma in svmas {
+            let symbol = self.symbol(*svma);
+            if let Some(symbol) = symbol.filter(|symbol| last.as_ref().is_none_or(|(last, _)| last != symbol)) {
+                last = Some((symbol, demangle::frame(&String::from_utf8_lossy(symbol))));
+            }
+            let frame = last.as_ref().filter(|_| symbol.is_some()).map(|(_, frame)| frame.clone());
+            frames.push(frame.into_iter().collect());
+        }
+        Names { unnamed: frames.iter().any(Vec::is_empty).then_some(self.why()), frames }
+    }
+
+    /// Bytes of debug information that would say more; 0 if there is none.
+    pub fn debug_bytes(&self) -> u64 {
+        self.debug_bytes
+    }
+
+    /// Bytes of memory that the tables take.
+    pub fn size_bytes(&self) -> usize {
+        self.tables.iter().map(SymbolTable::size_bytes).sum()
+    }
+
+    fn frame(&self, svma: u64) -> Option<Frame> {
+        self.symbol(svma).map(|symbol| demangle::frame(&String::from_utf8_lossy(symbol)))
+    }
+
+    fn symbol(&self, svma: u64) -> Option<&[u8]> {
+        self.tables.iter().find_map(|table| table.name_of(svma))
+    }
+
+    /// Why code that has no name here has none.
+    fn why(&self) -> Unnamed {
+        let full = self.debug_bytes > 0 || self.tables.iter().any(|table| table.is_full);
+        if full { Unnamed::NoSymbol } else { Unnamed::Stripped }
+    }
 }
 
 /// What the debug information of a file says about addresses; `None` when it cannot be used.
