@@ -14,8 +14,8 @@ use crate::cli::talk;
 use crate::printable::printable;
 use crate::profile::Profile;
 use crate::report::color::{ColorChoice, Medium};
+use crate::report::column::cut;
 use crate::report::summary::{RunFile, counted, misses_line, summary_line};
-use crate::report::table::cut;
 use crate::symbols::debug_files::DebugFiles;
 use crate::symbols::debuginfod::Debuginfod;
 

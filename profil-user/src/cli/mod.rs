@@ -18,6 +18,9 @@ pub mod report;
 pub mod run;
 pub mod selection;
 pub mod talk;
+pub mod ticking;
+pub mod top;
+pub mod until;
 pub mod values;
 pub mod verbose;
 
@@ -53,6 +56,8 @@ struct Cli {
 enum Verb {
     /// Record a profile of processes or of a command (the default verb)
     Record(record::RecordArgs),
+    /// Look at processes while they run: functions, processes and CPUs, live
+    Top(top::TopArgs),
     /// profil(2) for another process: count a region of its text into bins, and into its own buffer
     Attach(attach::AttachArgs),
     /// Give a command profil(3), sprofil(3) and gcc -pg that the kernel counts for
@@ -90,6 +95,7 @@ pub fn main() -> ExitCode {
     let (result, launching) = match cli.verb {
         None => run_record(cli.record),
         Some(Verb::Record(args)) => run_record(args),
+        Some(Verb::Top(args)) => run_top(args),
         Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
         Some(Verb::Run(args)) => (run::run(args), Launching::Yes),
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
@@ -111,6 +117,11 @@ pub fn main() -> ExitCode {
 fn run_record(args: record::RecordArgs) -> (anyhow::Result<ExitCode>, Launching) {
     let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
     (record::run(args), launching)
+}
+
+fn run_top(args: top::TopArgs) -> (anyhow::Result<ExitCode>, Launching) {
+    let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
+    (top::run(args), launching)
 }
 
 /// Prints a completion script; whoever reads no further has what they wanted.
