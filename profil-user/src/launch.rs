@@ -1,10 +1,10 @@
 //! A command that waits before its exec until its clock is open.
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 /// A command that cannot be launched.
@@ -36,6 +36,15 @@ pub enum LaunchError {
     },
 }
 
+/// The standard streams of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// Ours.
+    Inherited,
+    /// Ours, but for those that are a terminal, which we draw on ourselves: /dev/null is in their place.
+    OffTerminal,
+}
+
 /// A child process that has not run its program yet.
 pub struct Launching {
     command: String,
@@ -51,6 +60,18 @@ impl Launching {
     /// # Errors
     /// [`LaunchError::Fork`].
     pub fn start(command: &[OsString], variables: &[(&str, OsString)]) -> Result<Launching, LaunchError> {
+        Launching::start_on(command, variables, Streams::Inherited)
+    }
+
+    /// As [`Launching::start`], with a choice of the standard streams.
+    ///
+    /// # Errors
+    /// [`LaunchError::Fork`].
+    pub fn start_on(
+        command: &[OsString],
+        variables: &[(&str, OsString)],
+        streams: Streams,
+    ) -> Result<Launching, LaunchError> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| LaunchError::NotFound { command: String::new() })?;
         let name = program.to_string_lossy().into_owned();
@@ -59,6 +80,17 @@ impl Launching {
         let (go_child, go) = io::pipe().map_err(failed)?;
         let mut process = Command::new(program);
         process.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        if streams == Streams::OffTerminal {
+            if io::stdin().is_terminal() {
+                process.stdin(Stdio::null());
+            }
+            if io::stdout().is_terminal() {
+                process.stdout(Stdio::null());
+            }
+            if io::stderr().is_terminal() {
+                process.stderr(Stdio::null());
+            }
+        }
         let ours = go.as_raw_fd();
         // SAFETY: the closure runs in the child between fork and exec and makes only async-signal-safe calls (close,
         // getpid, write, read) on descriptors that are open there.

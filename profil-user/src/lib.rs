@@ -46,4 +46,5 @@ pub mod symbols;
 pub mod tally;
 pub mod target_object;
 pub mod target_time;
+pub mod top;
 pub mod window;

@@ -15,6 +15,7 @@ pub mod report;
 pub mod run;
 pub mod running;
 pub mod scratch;
+pub mod tmux;
 pub mod truth;
 
 pub use cgroup::Cgroup;
@@ -24,4 +25,5 @@ pub use report::{By, Report, Row};
 pub use run::{Ran, Run};
 pub use running::Running;
 pub use scratch::Scratch;
+pub use tmux::Tmux;
 pub use truth::Truth;

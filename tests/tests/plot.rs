@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use profil_tests::patience::until;
 use profil_tests::profil::binary;
 use profil_tests::{By, Profil, Recorded, Scratch, feature};
 use serde::Deserialize;
@@ -130,17 +131,19 @@ fn shown(scratch: &Scratch, svg: &Path, options: &[&str]) -> Shown {
     let page = scratch.path("page.html");
     let html = format!("<!doctype html><meta charset=utf-8><body style=margin:0>{svg}<script>{QUESTION}</script>");
     fs::write(&page, html).expect("our own folder");
-    let profile: PathBuf = scratch.path("browser");
-    let mut browser = Command::new("chromium");
-    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]);
-    browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-    browser.args(["--disable-dev-shm-usage", "--virtual-time-budget=20000"]).args(options);
-    browser.arg(format!("--user-data-dir={}", profile.display())).arg(format!("file://{}", page.display()));
-    let output = browser.stdin(Stdio::null()).output().expect("chromium runs");
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let answer = dom.split_once("<pre id=\"answer\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (answer, _) = answer.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&output.stderr)));
-    serde_json::from_slice(&percent_decoded(answer)).expect("JSON")
+    // The browser's clock runs on while it decodes the picture: on a busy machine its time may be up before the answer.
+    until("the browser answers", || {
+        let profile: PathBuf = scratch.path("browser");
+        let mut browser = Command::new("chromium");
+        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]);
+        browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+        browser.args(["--disable-dev-shm-usage", "--virtual-time-budget=20000"]).args(options);
+        browser.arg(format!("--user-data-dir={}", profile.display())).arg(format!("file://{}", page.display()));
+        let output = browser.stdin(Stdio::null()).output().expect("chromium runs");
+        let dom = String::from_utf8_lossy(&output.stdout);
+        let (answer, _) = dom.split_once("<pre id=\"answer\">")?.1.split_once("</pre>")?;
+        Some(serde_json::from_slice(&percent_decoded(answer)).expect("JSON"))
+    })
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {

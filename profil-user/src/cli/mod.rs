@@ -24,6 +24,9 @@ pub mod run;
 mod run_directory;
 pub mod selection;
 pub mod talk;
+pub mod ticking;
+pub mod top;
+pub mod until;
 pub mod values;
 pub mod verbose;
 
@@ -61,6 +64,8 @@ enum Verb {
     /// Record a profile of processes or of a command (the default verb)
     #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
+    /// Look at processes while they run: functions, processes and CPUs, live
+    Top(top::TopArgs),
     /// profil(2) for another process: count a region of its text into bins, and into its own buffer
     #[command(after_help = attach::EXAMPLES)]
     Attach(attach::AttachArgs),
@@ -126,6 +131,7 @@ pub fn main() -> ExitCode {
     let (result, launching) = match cli.verb {
         None => run_record(cli.record),
         Some(Verb::Record(args)) => run_record(args),
+        Some(Verb::Top(args)) => run_top(args),
         Some(Verb::Attach(args)) => (attach::run(args), Launching::No),
         Some(Verb::Run(args)) => (run::run(args), Launching::Yes),
         Some(Verb::Daemon(args)) => (daemon::run(args), Launching::No),
@@ -152,6 +158,11 @@ pub fn main() -> ExitCode {
 fn run_record(args: record::RecordArgs) -> (anyhow::Result<ExitCode>, Launching) {
     let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
     (record::run(args), launching)
+}
+
+fn run_top(args: top::TopArgs) -> (anyhow::Result<ExitCode>, Launching) {
+    let launching = if args.command.is_empty() { Launching::No } else { Launching::Yes };
+    (top::run(args), launching)
 }
 
 /// Prints a completion script; whoever reads no further has what they wanted.
@@ -187,6 +198,8 @@ mod tests {
         for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()).chain([&command]) {
             let text = verb.get_after_help().map(|text| text.to_string()).unwrap_or_default();
             assert!(text.starts_with("EXAMPLES\n  profil"), "profil {}: {text:?}", verb.get_name());
+            // A wider line is broken, and its end reads like an example of its own.
+            assert!(text.lines().all(|line| line.len() <= 100), "profil {}: {text}", verb.get_name());
         }
     }
 }

@@ -14,14 +14,14 @@ use crate::cli::interrupt::{self, Came, Interrupts, Wish};
 use crate::cli::launched::{Launched, Stay, Stopped};
 use crate::cli::progress::{Progress, Verbosity};
 use crate::cli::selection::{FilterArgs, TargetArgs};
-use crate::cli::{remarks, report, talk, values, verbose};
+use crate::cli::ticking::{self, TickArgs};
+use crate::cli::{remarks, report, talk, until, values, verbose};
 use crate::launch::Launching;
 use crate::output::{Content, Output, Owner};
 use crate::process::{TargetProcess, namespace};
 use crate::profile::Profile;
-use crate::rate::{DEFAULT_HZ, Rate, RateError};
 use crate::readiness::Readiness;
-use crate::record::{Follow, Idle, ModeFilter, RecordConfig, Recorder, Remark, Rows, Selection};
+use crate::record::{Idle, RecordConfig, Recorder, Remark, Selection};
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::summary::{RunFile, misses_line, summary_line};
 use crate::report::table::Layout;
@@ -47,7 +47,7 @@ pub const EXAMPLES: &str = "EXAMPLES\n  \
     profil -p 1234 -d 10                                a running process, for ten seconds\n  \
     profil -a -d 5 -o host.pb.gz                        everything that runs on this host\n  \
     profil -G nginx.service -d 10                       a systemd unit, or any control group\n  \
-    profil -p 1234 -d 10 -K                             what the kernel does for it, at its own addresses\n  \
+    profil -p 1234 -d 10 -K                             what the kernel does for it\n  \
     profil -p 1234 -d 10 --json | python3 -m json.tool  for a script";
 
 /// Records a profile.
@@ -60,9 +60,8 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
     #[command(flatten)]
     filters: FilterArgs,
-    /// Ticks per second of CPU time [default: 997]
-    #[arg(short = 'F', long = "freq", visible_short_alias = 'r', visible_alias = "rate", value_name = "HZ", value_parser = values::hz)]
-    freq: Option<f64>,
+    #[command(flatten)]
+    ticks: TickArgs,
     /// Stop after this long: 5, 2.5, 500ms, 1m [default: until the targets end, or Ctrl-C]
     #[arg(short, long, value_name = "TIME", value_parser = values::duration)]
     duration: Option<Duration>,
@@ -75,27 +74,9 @@ pub struct RecordArgs {
     /// What to write [default: by the file's name, else pprof]
     #[arg(short, long, value_enum)]
     format: Option<Format>,
-    /// Only ticks in user mode
-    #[arg(short = 'U', long, conflicts_with = "kernel")]
-    user: bool,
-    /// Only ticks in the kernel, at the kernel's own addresses
-    #[arg(short = 'K', long)]
-    kernel: bool,
     /// Show idle time as well
     #[arg(short = 'I', long)]
     idle: bool,
-    /// Do not record the processes that the targets create
-    #[arg(short = 'i', long)]
-    no_inherit: bool,
-    /// Tell threads apart
-    #[arg(long)]
-    per_thread: bool,
-    /// Directory with debug files, laid out like /usr/lib/debug; may be given several times
-    #[arg(long, value_name = "DIR")]
-    debug_dir: Vec<PathBuf>,
-    /// Rows that the kernel can hold between two drains
-    #[arg(long, value_name = "N", default_value_t = profil_common::limits::DEFAULT_ROWS, value_parser = values::table_rows, hide_short_help = true)]
-    table_rows: u32,
     /// Print the report as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -147,7 +128,7 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
 
     let launching = (!args.command.is_empty()).then(|| Launching::start(&args.command, &[])).transpose()?;
     let (selection, title) = match &launching {
-        Some(launching) => (Selection::Launch(TargetProcess::open(launching.pid())?), title(&args.command)),
+        Some(launching) => (Selection::Launch(TargetProcess::open(launching.pid())?), ticking::title(&args.command)),
         None => (args.targets.open()?, args.targets.title()),
     };
     let recorder = start(&args, selection, title)?;
@@ -166,29 +147,13 @@ async fn record(args: RecordArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn start(args: &RecordArgs, selection: Selection, title: String) -> anyhow::Result<Recorder> {
-    let rate = args.rate()?;
     let config = RecordConfig {
-        selection,
-        filters: args.filters.filters(),
-        rate,
-        follow: if args.no_inherit { Follow::Threads } else { Follow::Descendants },
-        mode: match (args.user, args.kernel) {
-            (true, _) => ModeFilter::User,
-            (_, true) => ModeFilter::Kernel,
-            _ => ModeFilter::Both,
-        },
         idle: if args.idle { Idle::Included } else { Idle::Excluded },
-        rows: if args.per_thread { Rows::PerThread } else { Rows::PerProcess },
-        table_rows: args.table_rows,
         log: if args.verbose > 1 { HookLog::On } else { HookLog::Off },
-        title,
+        ..args.ticks.config(selection, &args.filters, title)?
     };
-    let debug_files = DebugFiles { directories: args.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
+    let debug_files = DebugFiles { directories: args.ticks.debug_dir.clone(), debuginfod: Debuginfod::from_env() };
     Ok(Recorder::start(config, Symbols::new(debug_files, "/".into()))?)
-}
-
-fn title(command: &[OsString]) -> String {
-    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 impl RecordArgs {
@@ -199,22 +164,6 @@ impl RecordArgs {
             _ => Format::Pprof,
         };
         self.format.unwrap_or_else(by_name)
-    }
-
-    fn rate(&self) -> anyhow::Result<Rate> {
-        if let Some(hz) = self.freq {
-            return Ok(Rate::within_limit(hz)?);
-        }
-        match Rate::within_limit(DEFAULT_HZ) {
-            Err(RateError::Throttled { largest, found, .. }) => {
-                let hz = (largest as f64).max(1.0);
-                talk::say(format_args!(
-                    "ticking at {hz} Hz: kernel.perf_event_max_sample_rate is {found}; -F asks for another rate"
-                ));
-                Ok(Rate::within_limit(hz)?)
-            }
-            rate => Ok(rate?),
-        }
     }
 }
 
@@ -246,11 +195,11 @@ impl Run<'_> {
                         return Ok(Stopped::Wished(wish));
                     }
                 },
-                () = sleep_or_for_ever(left) => {
+                () = until::passed(left) => {
                     progress.clear();
                     return Ok(Stopped::TimeUp);
                 }
-                () = readable_or_for_ever(ended.as_ref()) => {
+                () = until::readable(ended.as_ref()) => {
                     progress.clear();
                     return Ok(Stopped::TargetsEnded);
                 }
@@ -356,18 +305,4 @@ fn talk(args: &RecordArgs, profile: &Profile, remarks: &[Remark], output: &Outpu
         talk::tell(line);
     }
     talk::tell(summary_line(&profile.tally, &profile.clock, RunFile::Wrote(output.path())));
-}
-
-async fn sleep_or_for_ever(left: Option<Duration>) {
-    match left {
-        Some(left) => tokio::time::sleep(left).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn readable_or_for_ever(descriptor: Option<&Readiness>) {
-    match descriptor {
-        Some(descriptor) => descriptor.wait().await,
-        None => std::future::pending().await,
-    }
 }

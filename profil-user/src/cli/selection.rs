@@ -73,6 +73,11 @@ impl TargetArgs {
         [!pid.is_empty(), !tid.is_empty(), cgroup.is_some(), *all].into_iter().filter(|named| *named).count()
     }
 
+    /// Takes every process where no target is named.
+    pub fn or_all(&mut self, command: &[std::ffi::OsString]) {
+        self.all |= self.kinds() == 0 && command.is_empty();
+    }
+
     /// Checks that exactly one kind of targets is named.
     ///
     /// # Errors

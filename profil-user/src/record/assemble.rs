@@ -3,53 +3,44 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::jits::Jits;
+use super::naming::{Naming, Pending};
 use super::resolve::{Key, Spot};
 use crate::build_id::BuildId;
 use crate::images::Images;
 use crate::maps::Backing;
 use crate::objects::ObjectId;
-use crate::profile::{Frame, Location, Mapping, MappingKind, ProcessInfo, Row};
+use crate::profile::{Location, Mapping, MappingKind, ProcessInfo, Row};
 use crate::symbols::elf_headers::Segment;
 use crate::symbols::kernel::{self, KernelSymbols};
 use crate::symbols::symbolizer::Unnamed;
 use crate::symbols::vdso::Vdso;
 
-/// The parts of a profile that come from counts.
+/// The parts of a profile that rows refer to, and that grow with what is counted.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) mappings: Vec<Mapping>,
     pub(super) locations: Vec<Location>,
     pub(super) processes: Vec<ProcessInfo>,
-    pub(super) rows: Vec<Row>,
-    /// Ticks in code without a name, by object and reason.
-    pub(super) unnamed: HashMap<(String, Unnamed), u64>,
+    /// Why code has no name, by the index of its location.
+    pub(super) unnamed: HashMap<usize, Unnamed>,
 }
 
-/// Puts counts into the form of a profile. `jits` has the maps of images whose code is made at run time.
-pub(super) fn assemble(counts: &[(Key, u64)], images: &mut Images, jits: &Jits) -> Parts {
-    let mut parts = Parts::default();
-    let processes = add_processes(counts, images, &mut parts);
-    let counted = |(key, ticks): &(Key, u64)| Counted { at: LocationKey::new(key, images), ticks: *ticks };
-    let counted: Vec<Counted> = counts.iter().map(counted).collect();
-    let mut assembler = Assembler { parts, mappings: HashMap::new(), locations: HashMap::new() };
-    assembler.add_locations(&counted, images, jits);
-    let Assembler { mut parts, locations, .. } = assembler;
-    parts.rows = counts
-        .iter()
-        .zip(&counted)
-        .map(|((key, ticks), counted)| Row {
-            location: locations[&counted.at],
-            process: processes.get(&key.image).copied(),
-            tid: (key.tid != 0).then_some(key.tid),
-            mode: key.mode,
-            ticks: *ticks,
-        })
-        .collect();
-    parts
+impl Parts {
+    /// Ticks in code without a name, by object and reason.
+    pub(super) fn unnamed_ticks(&self, rows: &[Row]) -> HashMap<(String, Unnamed), u64> {
+        let mut unnamed = HashMap::new();
+        for Row { location, ticks, .. } in rows {
+            let mapping = self.locations[*location].mapping.map(|mapping| &self.mappings[mapping]);
+            if let (Some(why), Some(mapping)) = (self.unnamed.get(location), mapping) {
+                *unnamed.entry((mapping.object.clone(), *why)).or_default() += ticks;
+            }
+        }
+        unnamed
+    }
 }
 
 /// What tells locations apart: addresses without a file mean something in their own image only.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct LocationKey {
     /// The image, or 0 where any has the same code there.
     image: u64,
@@ -67,95 +58,130 @@ impl LocationKey {
     }
 }
 
-/// Ticks of one key, on their way to a location.
-struct Counted {
-    at: LocationKey,
-    ticks: u64,
-}
-
-impl Counted {
+impl LocationKey {
     /// Byte of the object; `None` for what lies in none.
     fn offset(&self) -> Option<u64> {
-        match self.at.spot {
+        match self.spot {
             Spot::Code(place) => Some(place.file_offset),
             Spot::Kernel(_) | Spot::Unknown(_) => None,
         }
     }
 }
 
-/// Adds the images that have ticks; returns their indices.
-fn add_processes(counts: &[(Key, u64)], images: &Images, parts: &mut Parts) -> HashMap<u64, usize> {
-    let mut born: Vec<(u32, u64, u64)> = counts
-        .iter()
-        .filter_map(|(key, _)| images.get(key.image).map(|image| (image.pid, image.born_ns, key.image)))
-        .collect();
-    born.sort_unstable();
-    born.dedup();
-    let mut indices = HashMap::new();
-    for (pid, _, image) in born {
-        let last = parts.processes.last();
-        let generation = last.filter(|last| last.pid == pid).map_or(1, |last| last.generation + 1);
-        let known = images.get(image);
-        let comm = known.map(|image| image.comm.clone()).unwrap_or_default();
-        let service = known.and_then(|image| image.service.as_deref()).map(str::to_owned);
-        indices.insert(image, parts.processes.len());
-        parts.processes.push(ProcessInfo { pid, generation, comm, service });
-    }
-    indices
-}
-
-struct Assembler {
-    parts: Parts,
+/// Puts counts into the form of a profile, all at once or as they come: what is known already is not named again.
+#[derive(Default)]
+pub(super) struct Assembler {
+    pub(super) parts: Parts,
     mappings: HashMap<(Option<ObjectId>, u64), usize>,
     locations: HashMap<LocationKey, usize>,
+    /// Indices by image.
+    processes: HashMap<u64, usize>,
+    kernel: Option<Kernel>,
 }
 
 impl Assembler {
-    fn add_locations(&mut self, counts: &[Counted], images: &mut Images, jits: &Jits) {
+    /// The rows of counts. `jits` has the maps of images whose code is made at run time.
+    pub(super) fn add(
+        &mut self,
+        counts: &[(Key, u64)],
+        images: &mut Images,
+        jits: &Jits,
+        naming: &mut Naming,
+    ) -> Vec<Row> {
+        self.add_processes(counts, images);
+        let keys: Vec<LocationKey> = counts.iter().map(|(key, _)| LocationKey::new(key, images)).collect();
+        let mut new: Vec<LocationKey> = keys.iter().filter(|key| !self.locations.contains_key(key)).copied().collect();
+        new.sort_unstable();
+        new.dedup();
+        self.add_locations(&new, images, jits, naming);
+        counts
+            .iter()
+            .zip(&keys)
+            .map(|((key, ticks), location)| Row {
+                location: self.locations[location],
+                process: self.processes.get(&key.image).copied(),
+                tid: (key.tid != 0).then_some(key.tid),
+                mode: key.mode,
+                ticks: *ticks,
+            })
+            .collect()
+    }
+
+    /// Adds the images that have ticks.
+    fn add_processes(&mut self, counts: &[(Key, u64)], images: &Images) {
+        let new = counts.iter().filter(|(key, _)| !self.processes.contains_key(&key.image));
+        let mut born: Vec<(u32, u64, u64)> = new
+            .filter_map(|(key, _)| images.get(key.image).map(|image| (image.pid, image.born_ns, key.image)))
+            .collect();
+        born.sort_unstable();
+        born.dedup();
+        let mut generations: HashMap<u32, u32> = HashMap::new();
+        if !born.is_empty() {
+            for process in &self.parts.processes {
+                generations.insert(process.pid, process.generation);
+            }
+        }
+        for (pid, _, image) in born {
+            let generation = generations.entry(pid).or_default();
+            *generation += 1;
+            let known = images.get(image);
+            let comm = known.map(|image| image.comm.clone()).unwrap_or_default();
+            let service = known.and_then(|image| image.service.as_deref()).map(str::to_owned);
+            self.processes.insert(image, self.parts.processes.len());
+            self.parts.processes.push(ProcessInfo { pid, generation: *generation, comm, service });
+        }
+    }
+
+    /// Forgets the processes that are not in `kept`, which has the new index of each that is.
+    pub(super) fn keep_processes(&mut self, kept: &HashMap<usize, usize>) {
+        self.processes = self.processes.iter().filter_map(|(image, old)| Some((*image, *kept.get(old)?))).collect();
+    }
+
+    fn add_locations(&mut self, new: &[LocationKey], images: &mut Images, jits: &Jits, naming: &mut Naming) {
         // Code of files by object, since an object names all its addresses at once.
-        let mut by_object: BTreeMap<ObjectId, Vec<&Counted>> = BTreeMap::new();
-        let kernel = counts.iter().any(|counted| matches!(counted.at.spot, Spot::Kernel(_))).then(Kernel::read);
-        for counted in counts {
-            match counted.at.spot {
-                Spot::Code(place) => by_object.entry(place.object).or_default().push(counted),
+        let mut by_object: BTreeMap<ObjectId, Vec<LocationKey>> = BTreeMap::new();
+        for key in new {
+            match key.spot {
+                Spot::Code(place) => by_object.entry(place.object).or_default().push(*key),
                 Spot::Kernel(address) => {
-                    let location = self.kernel_location(address, kernel.as_ref());
-                    self.push(counted, location);
+                    let location = self.kernel_location(address);
+                    self.push(*key, location);
                 }
                 Spot::Unknown(address) => {
-                    self.push(counted, Location { mapping: None, address, frames: Vec::new() });
+                    self.push(*key, Location { mapping: None, address, frames: Vec::new() });
                 }
             }
         }
-        for (object, counts) in by_object {
+        for (object, keys) in by_object {
             match images.objects().get(object).backing {
-                Backing::File => self.add_file(object, &counts, images),
-                Backing::Vdso => self.add_vdso(object, &counts),
-                _ => self.add_anonymous(object, &counts, images, jits),
+                Backing::File => self.add_file(object, &keys, images, naming),
+                Backing::Vdso => self.add_vdso(object, &keys),
+                _ => self.add_anonymous(object, &keys, images, jits, naming),
             }
         }
     }
 
-    fn push(&mut self, counted: &Counted, location: Location) {
-        self.locations.entry(counted.at).or_insert_with(|| {
+    /// Adds a location; returns its index.
+    fn push(&mut self, key: LocationKey, location: Location) -> usize {
+        *self.locations.entry(key).or_insert_with(|| {
             self.parts.locations.push(location);
             self.parts.locations.len() - 1
-        });
+        })
     }
 
-    fn add_file(&mut self, object: ObjectId, counts: &[&Counted], images: &mut Images) {
+    fn add_file(&mut self, object: ObjectId, keys: &[LocationKey], images: &mut Images, naming: &mut Naming) {
         let Some(file) = images.objects().get(object).file else {
             return;
         };
         let symbols = images.objects_mut().symbols_mut();
         let mut places: HashMap<u64, Option<u64>> = HashMap::new();
-        for offset in counts.iter().filter_map(|counted| counted.offset()) {
+        for offset in keys.iter().filter_map(LocationKey::offset) {
             places.entry(offset).or_insert_with(|| symbols.object(file).svma_of(offset));
         }
         let mut svmas: Vec<u64> = places.values().copied().flatten().collect();
         svmas.sort_unstable();
         svmas.dedup();
-        let names = symbols.name(file, &svmas);
+        let names = naming.name(symbols, file, &svmas);
         let opened = symbols.object(file);
         let why = opened.file.as_ref().err().copied().or(names.unnamed).unwrap_or(Unnamed::NoSymbol);
         let description = Described {
@@ -164,8 +190,8 @@ impl Assembler {
             build_id: opened.build_id.clone(),
             stale: opened.is_stale(),
         };
-        for counted in counts {
-            let Some(offset) = counted.offset() else {
+        for key in keys {
+            let Some(offset) = key.offset() else {
                 continue;
             };
             let segment = opened.file.as_ref().ok().and_then(|file| file.segment_of(offset));
@@ -174,14 +200,18 @@ impl Assembler {
                 // No ELF headers to go by: the file is its own address space.
                 _ => (self.whole_file(object, offset, &description), offset),
             };
-            let frames = match svmas.binary_search(&address) {
-                Ok(index) if segment.is_some() => names.frames[index].clone(),
-                _ => Vec::new(),
+            let (frames, is_named) = match svmas.binary_search(&address) {
+                Ok(index) if segment.is_some() => (names.frames[index].clone(), true),
+                _ => (Vec::new(), false),
             };
-            if frames.is_empty() {
-                *self.parts.unnamed.entry((description.object.clone(), why)).or_default() += counted.ticks;
+            let has_none = frames.is_empty();
+            let location = self.push(*key, Location { mapping: Some(mapping), address, frames });
+            if has_none {
+                self.parts.unnamed.insert(location, why);
             }
-            self.push(counted, Location { mapping: Some(mapping), address, frames });
+            if is_named {
+                naming.remember(Pending::File { file, svma: address }, location);
+            }
         }
     }
 
@@ -204,7 +234,7 @@ impl Assembler {
         })
     }
 
-    fn add_vdso(&mut self, object: ObjectId, counts: &[&Counted]) {
+    fn add_vdso(&mut self, object: ObjectId, keys: &[LocationKey]) {
         // The same image for every process of this kernel.
         let vdso = Vdso::own().ok();
         let description = Described {
@@ -213,8 +243,8 @@ impl Assembler {
             build_id: vdso.as_ref().and_then(|vdso| vdso.build_id.clone()),
             stale: false,
         };
-        for counted in counts {
-            let Some(offset) = counted.offset() else {
+        for key in keys {
+            let Some(offset) = key.offset() else {
                 continue;
             };
             let known = vdso.as_ref().and_then(|vdso| Some((vdso, vdso.code_segment()?, vdso.svma_of(offset)?)));
@@ -230,36 +260,48 @@ impl Assembler {
                     frames: Vec::new(),
                 },
             };
-            self.push(counted, location);
+            self.push(*key, location);
         }
     }
 
-    fn add_anonymous(&mut self, object: ObjectId, counts: &[&Counted], images: &Images, jits: &Jits) {
+    fn add_anonymous(
+        &mut self,
+        object: ObjectId,
+        keys: &[LocationKey],
+        images: &Images,
+        jits: &Jits,
+        naming: &mut Naming,
+    ) {
         let name = images.objects().get(object);
         let name = if name.backing == Backing::Anonymous { "[anon]".into() } else { name.path.display().to_string() };
         let description = Described { kind: MappingKind::Anonymous, object: name, build_id: None, stale: false };
-        for counted in counts {
-            let Some(address) = counted.offset() else {
+        for key in keys {
+            let Some(address) = key.offset() else {
                 continue;
             };
-            let frames = jits.get(counted.at.image).map(|map| map.frames(address)).unwrap_or_default();
+            let frames = jits.get(key.image).map(|map| map.frames(address)).unwrap_or_default();
+            let has_none = frames.is_empty();
             let mapping = self.whole_file(object, address, &description);
-            self.push(counted, Location { mapping: Some(mapping), address, frames });
+            let location = self.push(*key, Location { mapping: Some(mapping), address, frames });
+            if has_none {
+                naming.remember(Pending::Jit(key.image), location);
+            }
         }
     }
 
-    fn kernel_location(&mut self, address: u64, kernel: Option<&Kernel>) -> Location {
+    fn kernel_location(&mut self, address: u64) -> Location {
+        let kernel = self.kernel.get_or_insert_with(Kernel::read);
+        let frames = kernel.symbols.as_ref().map(|symbols| symbols.frames(address)).unwrap_or_default();
+        let build_id = kernel.build_id.clone();
         let mapping = self.mapping(None, 0, || Mapping {
             kind: MappingKind::Kernel,
             object: "[kernel]".to_owned(),
-            build_id: kernel.and_then(|kernel| kernel.build_id.clone()),
+            build_id,
             start: 1 << 63,
             limit: u64::MAX,
             file_offset: 0,
             stale: false,
         });
-        let symbols = kernel.and_then(|kernel| kernel.symbols.as_ref());
-        let frames: Vec<Frame> = symbols.map(|symbols| symbols.frames(address)).unwrap_or_default();
         Location { mapping: Some(mapping), address, frames }
     }
 }

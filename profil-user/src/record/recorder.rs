@@ -7,9 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use profil_common::{Counters, EventKind, Outcome};
 
-use super::assemble::{self, Parts};
+use super::assemble::{Assembler, Parts};
 use super::jits::Jits;
-use super::resolve::Resolved;
+use super::naming::Naming;
+use super::resolve::{Key, Resolved};
 use super::selection::{Idle, RecordConfig, Selection, SelectionError};
 use crate::clock::{self, Clock, ClockError};
 use crate::images::{Images, Tracking};
@@ -93,7 +94,7 @@ pub struct Recorder {
     config: RecordConfig,
     session: Session,
     clock: Clock,
-    cpus: usize,
+    cpus: Vec<u32>,
     sideband: Sideband,
     images: Images,
     resolved: Resolved,
@@ -170,7 +171,7 @@ impl Recorder {
             config,
             session,
             clock,
-            cpus: cpus.len(),
+            cpus,
             sideband,
             images,
             resolved: Resolved::default(),
@@ -326,6 +327,12 @@ impl Recorder {
     /// # Errors
     /// [`RecordError`].
     pub fn finish(mut self) -> Result<(Profile, Vec<Remark>), RecordError> {
+        self.stop()?;
+        Ok(self.profile(Quiet::Yes))
+    }
+
+    /// Stops the ticks, and takes all of them in.
+    pub(super) fn stop(&mut self) -> Result<(), RecordError> {
         self.clock.stop()?;
         // Targets that go on use CPU time while we drain.
         self.time.stop();
@@ -338,13 +345,44 @@ impl Recorder {
             self.take_events();
         }
         self.session.flush_log();
-        Ok(self.profile(Quiet::Yes))
+        Ok(())
+    }
+
+    /// Takes what was counted since the last call.
+    pub(super) fn take_counts(&mut self) -> Result<Vec<(Key, u64)>, RecordError> {
+        self.drain_rows()?;
+        Ok(self.resolved.take())
+    }
+
+    /// The account so far. Ticks that are in no row yet are in it.
+    pub(super) fn tally(&mut self) -> Tally {
+        let cpu_time = self.time.total();
+        Tally::new(&self.session.counters(), self.config.rate.hz(), cpu_time.map(|time| time.as_secs_f64()))
+    }
+
+    /// Counters of each CPU that ticks.
+    pub(super) fn counters_by_cpu(&self) -> Vec<(u32, Counters)> {
+        self.cpus.iter().map(|cpu| (*cpu, self.session.counters_of(*cpu as usize))).collect()
+    }
+
+    /// What names come from.
+    pub(super) fn name_sources(&mut self) -> (&mut Images, &mut Jits) {
+        (&mut self.images, &mut self.jits)
+    }
+
+    /// How the recording is made.
+    pub(super) fn config(&self) -> &RecordConfig {
+        &self.config
+    }
+
+    /// When it began.
+    pub(super) fn start_time(&self) -> SystemTime {
+        self.start
     }
 
     fn profile(&mut self, quiet: Quiet) -> (Profile, Vec<Remark>) {
-        let cpu_time = self.time.total();
+        let mut tally = self.tally();
         let duration = self.started.elapsed();
-        let counters = self.session.counters();
         let counts = self.resolved.counts();
         for image in self.resolved.images() {
             if self.images.has_anonymous_code(image) {
@@ -352,14 +390,14 @@ impl Recorder {
                 self.jits.read(image, pid);
             }
         }
-        let mut parts = assemble::assemble(&counts, &mut self.images, &self.jits);
-        let hz = self.config.rate.hz();
-        let mut tally = Tally::new(&counters, hz, cpu_time.map(|time| time.as_secs_f64()));
-        let remarks = self.remarks(&parts, &tally, quiet);
+        let mut assembler = Assembler::default();
+        let mut rows = assembler.add(&counts, &mut self.images, &self.jits, &mut Naming::Thorough);
+        let mut parts = assembler.parts;
+        let remarks = self.remarks(&parts, &rows, &tally, quiet);
         if self.config.idle == Idle::Included {
-            add_idle(&mut parts, &mut tally, duration, self.cpus);
+            rows.push(add_idle(&mut parts, &mut tally, duration, self.cpus.len()));
         }
-        let Parts { mappings, locations, processes, rows, unnamed: _ } = parts;
+        let Parts { mappings, locations, processes, unnamed: _ } = parts;
         let profile = Profile {
             tally,
             period: self.config.rate.period(),
@@ -375,7 +413,8 @@ impl Recorder {
         (profile, remarks)
     }
 
-    fn remarks(&self, parts: &Parts, tally: &Tally, quiet: Quiet) -> Vec<Remark> {
+    /// What is not as it should be. `quiet`: the clock stands still, and the rows must hold what the tally says.
+    pub(super) fn remarks(&self, parts: &Parts, rows: &[Row], tally: &Tally, quiet: Quiet) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if self.sideband.lost() > 0 {
             remarks.push(Remark::MappingsLost { records: self.sideband.lost() });
@@ -387,32 +426,28 @@ impl Recorder {
         if unfollowed + unannounced > 0 {
             remarks.push(Remark::TablesFull { unfollowed, unannounced });
         }
-        let in_rows = parts.rows.iter().map(|row| row.ticks).sum();
+        let in_rows = rows.iter().map(|row| row.ticks).sum();
         let counted = tally.outcome(Outcome::Stray);
         // While ticks go on, some are counted that are in no row yet.
         if quiet == Quiet::Yes && (in_rows != counted || !tally.adds_up()) {
             remarks.push(Remark::Unaccounted { counted, in_rows });
         }
-        let mut unnamed: Vec<_> = parts.unnamed.iter().collect();
-        unnamed.sort_unstable_by_key(|(_, ticks)| std::cmp::Reverse(**ticks));
-        remarks.extend(unnamed.into_iter().map(|((object, why), ticks)| Remark::Unnamed {
-            object: object.clone(),
-            why: *why,
-            ticks: *ticks,
-        }));
+        let mut unnamed: Vec<_> = parts.unnamed_ticks(rows).into_iter().collect();
+        unnamed.sort_unstable_by_key(|(_, ticks)| std::cmp::Reverse(*ticks));
+        remarks.extend(unnamed.into_iter().map(|((object, why), ticks)| Remark::Unnamed { object, why, ticks }));
         remarks
     }
 }
 
 /// Whether the clock stands still.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Quiet {
+pub(super) enum Quiet {
     Yes,
     No,
 }
 
 /// Adds the time that the CPUs had nothing to do, as ticks: the sum is then CPUs x rate x time.
-fn add_idle(parts: &mut Parts, tally: &mut Tally, duration: Duration, cpus: usize) {
+fn add_idle(parts: &mut Parts, tally: &mut Tally, duration: Duration, cpus: usize) -> Row {
     let all = (duration.as_secs_f64() * cpus as f64 * tally.hz).round() as u64;
     let idle = all.saturating_sub(tally.ticks);
     let mapping = parts.mappings.len();
@@ -429,8 +464,8 @@ fn add_idle(parts: &mut Parts, tally: &mut Tally, duration: Duration, cpus: usiz
     parts.locations.push(Location { mapping: Some(mapping), address: 0, frames: Vec::new() });
     let process = parts.processes.len();
     parts.processes.push(ProcessInfo { pid: 0, generation: 1, comm: "idle".to_owned(), service: None });
-    parts.rows.push(Row { location, process: Some(process), tid: None, mode: Mode::Kernel, ticks: idle });
     tally.ticks += idle;
     tally.outcomes[Outcome::Stray as usize] += idle;
     tally.cpu_seconds = tally.cpu_seconds.map(|seconds| seconds + idle as f64 / tally.hz);
+    Row { location, process: Some(process), tid: None, mode: Mode::Kernel, ticks: idle }
 }

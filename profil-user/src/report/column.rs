@@ -32,6 +32,18 @@ impl Column {
         Column::new(heading, Align::Right, rows.iter().map(cell).collect())
     }
 
+    /// A column of names that others chose; they are cut where there is no room.
+    pub fn text<R>(heading: &'static str, rows: &[R], cell: impl Fn(&R) -> String) -> Column {
+        let cells = rows.iter().map(|row| printable(&cell(row)).into_owned()).collect();
+        Column::new(heading, Align::Left, cells)
+    }
+
+    /// The same column, at least so wide: where it is shown again and again, it does not jump.
+    pub fn at_least(mut self, width: usize) -> Column {
+        self.width = self.width.max(width);
+        self
+    }
+
     fn names(heading: &'static str, groups: &[&Group], cell: impl Fn(&Group) -> String) -> Column {
         let cells = groups.iter().map(|group| printable(&cell(group)).into_owned()).collect();
         Column::new(heading, Align::Left, cells)
@@ -109,6 +121,15 @@ fn pid(group: &Group) -> String {
         (Some(pid), _) => pid.to_string(),
         (None, _) => "-".into(),
     }
+}
+
+/// Columns that the table takes when it is as narrow as it can be.
+pub fn narrowest(columns: &[Column]) -> usize {
+    let width = |column: &Column| match column.align {
+        Align::Left => column.width.min(NARROWEST_NAME),
+        Align::Right => column.width,
+    };
+    columns.iter().map(|column| width(column) + 2).sum::<usize>().saturating_sub(2)
 }
 
 /// Narrows the name columns, the widest first, until the table fits.

@@ -28,7 +28,7 @@ pub enum By {
 
 /// The indexes that rows of a group have in common, before names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Index {
+pub(crate) struct Index {
     location: Option<usize>,
     process: Option<usize>,
     tid: Option<u32>,
@@ -65,7 +65,7 @@ pub struct Group {
 
 impl By {
     /// The indexes by which a row is grouped.
-    pub(super) fn index(self, row: &Row) -> Index {
+    pub(crate) fn index(self, row: &Row) -> Index {
         match self {
             By::Process | By::Service => Index { location: None, process: row.process, tid: None },
             By::Thread => Index { location: None, process: row.process, tid: row.tid },
@@ -76,7 +76,7 @@ impl By {
     }
 
     /// The group of the indexes.
-    pub(super) fn group(self, profile: &Profile, index: Index) -> Group {
+    pub(crate) fn group(self, profile: &Profile, index: Index) -> Group {
         let Index { location, process, tid } = index;
         let process = process.map(|process| &profile.processes[process]);
         match self {

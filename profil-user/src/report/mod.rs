@@ -14,6 +14,7 @@ mod interval;
 
 use std::collections::HashMap;
 
+pub(crate) use group::Index;
 pub use group::{By, Group};
 pub(crate) use group::{base_name, function as function_name, object as object_name};
 pub use interval::{Interval, wilson_95};
@@ -85,7 +86,7 @@ impl Report {
 }
 
 /// Part of a whole in percent; 0 of nothing.
-fn percent(part: u64, whole: u64) -> f64 {
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 

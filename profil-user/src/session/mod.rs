@@ -244,7 +244,8 @@ impl Session {
         sum
     }
 
-    fn counters_of(&self, cpu: usize) -> Counters {
+    /// Counters of one CPU; the CPU must be a possible one.
+    pub fn counters_of(&self, cpu: usize) -> Counters {
         let words = size_of::<Counters>() / size_of::<u64>();
         let at = |index| self.counters.load(cpu * words + index);
         Counters {

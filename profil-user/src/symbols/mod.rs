@@ -24,19 +24,20 @@ pub mod target_files;
 pub mod vdso;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use debug_files::DebugFiles;
 use file_handle::{FileState, Parked};
 use object_file::{ObjectFile, Origin};
 use reader::{Reader, Sources};
 use symbol_table::Symbol;
-use symbolizer::{Names, Unnamed};
+use symbolizer::{NamedCode, Names, Unnamed};
 use target_files::{FoundBy, Identity, MappedFile, OpenedFile};
 
 use crate::build_id::BuildId;
@@ -73,6 +74,11 @@ impl Object {
         matches!(self.file, Err(Unnamed::Stale))
     }
 
+    /// Size of the file, bytes; 0 when it cannot be used.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| file.handle.size_bytes())
+    }
+
     /// The SVMA of a byte of the file; `None` when the file cannot be used or no segment loads the byte.
     pub fn svma_of(&self, file_offset: u64) -> Option<u64> {
         self.file.as_ref().ok()?.svma_of(file_offset)
@@ -100,6 +106,15 @@ struct Key {
     path: PathBuf,
     expected: Option<BuildId>,
     found: Result<FileState, Unnamed>,
+}
+
+/// What the symbol tables of an object say about addresses.
+#[derive(Debug)]
+pub struct Functions {
+    /// For each address asked for, the function around it.
+    pub functions: Vec<Option<NamedCode>>,
+    /// Bytes of debug information that would say more; 0 if there is none.
+    pub debug_info_bytes: u64,
 }
 
 impl Symbols {
@@ -185,6 +200,25 @@ impl Symbols {
             }
             Err(why) => Names::none(svmas.len(), *why),
         }
+    }
+
+    /// The functions around addresses (SVMA) of an object: symbol tables say less than [`Symbols::name`] does, and are
+    /// read sooner.
+    ///
+    /// # Errors
+    /// Why the object cannot be named.
+    pub fn functions(&mut self, id: ObjectId, svmas: &[u64]) -> Result<Functions, Unnamed> {
+        let object = &self.objects[id.0];
+        let file = object.file.as_ref().map_err(|why| *why)?;
+        let found = debug_file(&mut self.debug_files, object, file);
+        let debug = found.as_ref().or(object.debug_in_target.as_ref());
+        let functions = self.reader.functions(&Sources { object: file, debug, shared: None }, svmas)?;
+        Ok(Functions { functions, debug_info_bytes: debug.unwrap_or(file).debug_info_bytes() })
+    }
+
+    /// CPU time of the process that reads symbols, while there is one.
+    pub fn reader_cpu_time(&self) -> Duration {
+        self.reader.cpu_time()
     }
 
     /// Finds a function or data object by name, in the object or its debug file.

@@ -173,6 +173,11 @@ impl<'i> SymbolTable<'i> {
         self.entries.is_empty()
     }
 
+    /// Bytes of memory that the table takes.
+    pub fn size_bytes(&self) -> usize {
+        self.names.len() + self.entries.len() * size_of::<Entry>()
+    }
+
     /// The name of the code at an address (SVMA).
     ///
     /// The innermost symbol whose size covers the address gives it, so past the end of a symbol its name is not used.

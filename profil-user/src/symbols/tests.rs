@@ -267,10 +267,10 @@ fn profile_at(program: &Path, build_id: Option<BuildId>, address: u64) -> crate:
     let (kind, limit) = (MappingKind::File, u64::MAX);
     Profile {
         tally: crate::tally::Tally::default(),
-        period: std::time::Duration::from_millis(1),
+        period: Duration::from_millis(1),
         clock: String::new(),
         start: std::time::SystemTime::UNIX_EPOCH,
-        duration: std::time::Duration::ZERO,
+        duration: Duration::ZERO,
         title: String::new(),
         mappings: vec![Mapping { kind, object, build_id, start: 0, limit, file_offset: 0, stale: false }],
         locations: vec![Location { mapping: Some(0), address, frames: Vec::new() }],

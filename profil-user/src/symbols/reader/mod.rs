@@ -16,6 +16,7 @@ pub mod wire;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::object_file::ObjectFile;
 use super::source_spans::Span;
@@ -148,6 +149,11 @@ impl Reader {
                 }
             }
         })
+    }
+
+    /// CPU time that the process took so far, while there is one.
+    pub fn cpu_time(&self) -> Duration {
+        self.process.as_ref().map(Process::cpu_time).unwrap_or_default()
     }
 
     /// Finds a function or data object by name in the symbol tables of a file.

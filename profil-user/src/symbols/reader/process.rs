@@ -67,6 +67,11 @@ impl Process {
         self.cpu_before = self.life.cpu_time();
     }
 
+    /// CPU time that it took so far.
+    pub fn cpu_time(&self) -> Duration {
+        self.life.cpu_time()
+    }
+
     /// Sends a request.
     ///
     /// # Errors
