@@ -65,6 +65,7 @@ enum Verb {
     #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
     /// Look at processes while they run: functions, processes and CPUs, live
+    #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
     /// profil(2) for another process: count a region of its text into bins, and into its own buffer
     #[command(after_help = attach::EXAMPLES)]

@@ -31,6 +31,14 @@ use crate::symbols::Symbols;
 use crate::symbols::debug_files::DebugFiles;
 use crate::top::{Filter, Order, Tab, View};
 
+/// Examples of `profil top`, each run by the suite.
+pub const EXAMPLES: &str = "EXAMPLES\n  \
+    profil top                        look at every process\n  \
+    profil top -p 1234                look at one, and at what it creates\n  \
+    profil top -G nginx.service       look at a systemd unit\n  \
+    profil top -n 2                   print two frames of text\n  \
+    profil top -n 1 --json -- ./work  print a frame of a command as JSON";
+
 /// Shortest time between two frames: a drain waits for ticks under way, 8 to 16 ms.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
