@@ -25,7 +25,7 @@ const NAMED: usize = 3;
 /// Examples of `profil annotate`, each run by the suite.
 pub const EXAMPLES: &str = "EXAMPLES\n  \
     profil annotate hot                                a function's instructions and source lines\n  \
-    profil annotate hot host.pb.gz --context 3         only what is near its ticks, of another recording\n  \
+    profil annotate hot host.pb.gz --context 3         only what is near its ticks\n  \
     profil annotate hot --in work                      the one of this name in this program\n  \
     profil annotate hot --json | python3 -m json.tool  for a script";
 
