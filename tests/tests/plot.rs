@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use profil_tests::patience::until;
 use profil_tests::profil::binary;
 use profil_tests::{By, Profil, Recorded, Scratch, feature};
 use serde::Deserialize;
@@ -106,12 +105,12 @@ const view = svg.viewBox.baseVal;
 const outside = texts.filter(({box}) => box.x < 0 || box.y < 0 || box.x + box.width > view.width || box.y + box.height > view.height);
 const tallest = bars.reduce((a, b) => b.height > a.height ? b : a);
 const box = tallest.bar.querySelector('.u').getBBox();
-const image = new Image();
-image.onload = () => {
+// The load event waits for the picture, and the browser's answer for the load event.
+window.onload = () => {
     const canvas = document.createElement('canvas');
     [canvas.width, canvas.height] = [view.width, view.height];
     const context = canvas.getContext('2d');
-    context.drawImage(image, 0, 0);
+    context.drawImage(document.querySelector('img'), 0, 0);
     const pixel = (x, y) => [...context.getImageData(x, y, 1, 1).data];
     const answer = {
         bars: bars.map(({panel, title, height}) => ({panel, title, height})),
@@ -122,28 +121,31 @@ image.onload = () => {
     element.textContent = encodeURIComponent(JSON.stringify(answer));
     document.body.append(element);
 };
-image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(new XMLSerializer().serializeToString(svg));
 "#;
 
 /// Shows a picture in the browser.
 fn shown(scratch: &Scratch, svg: &Path, options: &[&str]) -> Shown {
     let svg = fs::read_to_string(svg).expect("the picture");
     let page = scratch.path("page.html");
-    let html = format!("<!doctype html><meta charset=utf-8><body style=margin:0>{svg}<script>{QUESTION}</script>");
+    let picture = format!("<img hidden src=\"data:image/svg+xml,{}\">", percent_encoded(svg.as_bytes()));
+    let html =
+        format!("<!doctype html><meta charset=utf-8><body style=margin:0>{svg}{picture}<script>{QUESTION}</script>");
     fs::write(&page, html).expect("our own folder");
-    // The browser's clock runs on while it decodes the picture: on a busy machine its time may be up before the answer.
-    until("the browser answers", || {
-        let profile: PathBuf = scratch.path("browser");
-        let mut browser = Command::new("chromium");
-        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]);
-        browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-        browser.args(["--disable-dev-shm-usage", "--virtual-time-budget=20000"]).args(options);
-        browser.arg(format!("--user-data-dir={}", profile.display())).arg(format!("file://{}", page.display()));
-        let output = browser.stdin(Stdio::null()).output().expect("chromium runs");
-        let dom = String::from_utf8_lossy(&output.stdout);
-        let (answer, _) = dom.split_once("<pre id=\"answer\">")?.1.split_once("</pre>")?;
-        Some(serde_json::from_slice(&percent_decoded(answer)).expect("JSON"))
-    })
+    let profile: PathBuf = scratch.path("browser");
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--dump-dom"]);
+    browser.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    browser.args(["--disable-dev-shm-usage"]).args(options);
+    browser.arg(format!("--user-data-dir={}", profile.display())).arg(format!("file://{}", page.display()));
+    let output = browser.stdin(Stdio::null()).output().expect("chromium runs");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let answer = dom.split_once("<pre id=\"answer\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (answer, _) = answer.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&output.stderr)));
+    serde_json::from_slice(&percent_decoded(answer)).expect("JSON")
+}
+
+fn percent_encoded(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("%{byte:02X}")).collect()
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {
