@@ -139,7 +139,8 @@ fn burn_in_clients(path: &Path) -> io::Result<()> {
 fn kill_copiers(_: &Path, _: u32, _: u32) -> io::Result<()> {
     // Those of others stay.
     copiers()?.for_each(|copier| fork::signal(copier, libc::SIGKILL));
-    std::thread::sleep(std::time::Duration::from_millis(5));
+    // Long enough for the next one to begin to write.
+    std::thread::sleep(std::time::Duration::from_millis(50));
     Ok(())
 }
 
