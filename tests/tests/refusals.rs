@@ -205,3 +205,20 @@ fn a_rate_that_the_kernel_does_not_allow_is_refused_by_the_name_of_its_limit() {
     assert_eq!(status, 1, "{text}");
     assert!(text.contains("perf_event_max_sample_rate"), "{text}");
 }
+
+#[test]
+fn names_in_errors_do_nothing_to_a_terminal() {
+    const NAME: &str = "no\u{1b}[31m\u{202e}such";
+    for arguments in [
+        &["report", NAME] as &[_],
+        &["annotate", "main", NAME],
+        &["diff", NAME, NAME],
+        &["plot", NAME],
+        &["export", "-f", "folded", NAME],
+        &["record", "-q", "--", NAME],
+    ] {
+        let (status, text) = run(arguments);
+        assert!(status != 0 && text.contains("[31m"), "{arguments:?}: {text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{arguments:?}: {text:?}");
+    }
+}

@@ -125,6 +125,8 @@ pub struct SourceLine {
 pub enum Remark {
     /// Code of the function that was asked for is in these as well, inlined.
     AlsoInlinedInto(Vec<Match>),
+    /// So many of its ticks are in functions inlined into it, which a report shows by their own names.
+    Inlined(u64),
     /// The file has no build ID: that it is the one that ran is likely, not certain.
     Unproven(PathBuf),
     /// A source file has changed since the program was built.
@@ -200,6 +202,12 @@ impl Annotation {
         let first = &profile.locations[chosen.locations[0]];
         let object = ObjectKey::of(first.mapping.map(|mapping| &profile.mappings[mapping]));
         let also = &chosen.also_inlined_into;
+        let mut remarks = if also.is_empty() { Vec::new() } else { vec![Remark::AlsoInlinedInto(also.clone())] };
+        let is_inlined = |location: &&usize| profile.locations[**location].frames.len() > 1;
+        let inlined = chosen.locations.iter().filter(is_inlined).fold(Ticks::default(), |sum, at| sum + ticks.at(*at));
+        if inlined.all > 0 {
+            remarks.push(Remark::Inlined(inlined.all));
+        }
         Annotation {
             function: chosen.function.clone(),
             system_name: chosen.system_name.clone(),
@@ -211,7 +219,7 @@ impl Annotation {
             parts: Vec::new(),
             lines: Vec::new(),
             sources,
-            remarks: if also.is_empty() { Vec::new() } else { vec![Remark::AlsoInlinedInto(also.clone())] },
+            remarks,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::printable::printable;
 use crate::profile::Profile;
 use crate::report::color::{ColorChoice, Medium};
 use crate::report::column::cut;
-use crate::report::summary::{RunFile, counted, misses_line, summary_line};
+use crate::report::summary::{RunFile, counted, misses_line, summary_line, thousands};
 use crate::symbols::debug_files::DebugFiles;
 use crate::symbols::debuginfod::Debuginfod;
 
@@ -122,6 +122,11 @@ fn tell(profile: &Profile, annotation: &Annotation, args: &AnnotateArgs) {
     for remark in &annotation.remarks {
         match remark {
             Remark::AlsoInlinedInto(matches) => talk::say(also_inlined(matches)),
+            Remark::Inlined(ticks) => talk::say(format_args!(
+                "{} of its {} are in functions inlined into it, which `profil report` shows by their own names",
+                thousands(*ticks),
+                counted(annotation.ticks.all, "tick")
+            )),
             Remark::Unproven(path) => talk::say(format_args!(
                 "{} has no build ID: that it is what ran is likely, not certain",
                 printable(&path.to_string_lossy())

@@ -235,7 +235,7 @@ impl Run<'_> {
         let ticks = profile.tally.ticks;
         let Some(mut launched) = child else {
             if ticks == 0 {
-                talk::say("no ticks: the targets used no CPU time");
+                talk::say(remarks::no_ticks(&profile.tally));
                 return Ok(ExitCode::from(failure::NO_TICKS));
             }
             return Ok(ExitCode::SUCCESS);

@@ -3,9 +3,18 @@
 use crate::record::Remark;
 use crate::report::summary::{counted, thousands};
 use crate::symbols::symbolizer::Unnamed;
+use crate::tally::Tally;
 
 /// Objects without names that are told about; more would bury the table.
 const UNNAMED_SHOWN: usize = 3;
+
+/// Why a run has no ticks, as far as its account tells.
+pub fn no_ticks(tally: &Tally) -> &'static str {
+    match tally.expected() {
+        Some(1..) => "no ticks: the targets used CPU time, but none of its ticks reached the counting program",
+        _ => "no ticks: the targets used no CPU time",
+    }
+}
 
 /// The lines to print about remarks, of which those about names are cut to what matters.
 pub fn lines(remarks: &[Remark], ticks: u64) -> Vec<String> {

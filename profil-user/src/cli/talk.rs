@@ -5,13 +5,15 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use crate::printable::printable_lines;
+
 /// Says a line.
 pub fn tell(line: impl Display) {
     // Whoever closed standard error does not want to hear of it.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Says a line in the name of the command.
+/// Says something in the name of the command. Names of files and functions in it are others' and do nothing to a terminal.
 pub fn say(message: impl Display) {
-    tell(format_args!("profil: {message}"));
+    tell(printable_lines(&format!("profil: {message}")));
 }

@@ -108,6 +108,8 @@ pub struct Recorder {
     /// Times that other code came to stand where ticks may have been counted.
     replaced: u64,
     started: Instant,
+    /// How long it went on, once the clock stands still.
+    stopped: Option<Duration>,
     start: SystemTime,
 }
 
@@ -182,6 +184,7 @@ impl Recorder {
             news: VecDeque::new(),
             replaced: 0,
             started: Instant::now(),
+            stopped: None,
             start: SystemTime::now(),
         })
     }
@@ -232,9 +235,9 @@ impl Recorder {
         self.session.counters()
     }
 
-    /// How long the recording goes on already.
+    /// How long the recording goes on already, or went on.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.stopped.unwrap_or_else(|| self.started.elapsed())
     }
 
     /// Whether all targets that were named are gone, so that nothing more can come.
@@ -334,6 +337,8 @@ impl Recorder {
     /// Stops the ticks, and takes all of them in.
     pub(super) fn stop(&mut self) -> Result<(), RecordError> {
         self.clock.stop()?;
+        // What follows takes its time, in which nothing ticks.
+        self.stopped = Some(self.started.elapsed());
         // Targets that go on use CPU time while we drain.
         self.time.stop();
         // Both halves: the one that was being filled, and what a poll may have left in the other.
@@ -382,7 +387,7 @@ impl Recorder {
 
     fn profile(&mut self, quiet: Quiet) -> (Profile, Vec<Remark>) {
         let mut tally = self.tally();
-        let duration = self.started.elapsed();
+        let duration = self.elapsed();
         let counts = self.resolved.counts();
         for image in self.resolved.images() {
             if self.images.has_anonymous_code(image) {

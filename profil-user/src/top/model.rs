@@ -211,7 +211,7 @@ impl Model {
 
     /// Ticks per second of all that is shown, averaged.
     pub fn now_hz(&self, modes: Modes) -> f64 {
-        self.weight.show(self.counted(modes).map(|row| row.average).sum())
+        self.weight.show(total(self.counted(modes).map(|row| row.average)))
     }
 
     /// Ticks since the start of all that is shown: those with a place in the code.
@@ -244,7 +244,7 @@ impl Model {
             }
         }
         let ticks: u64 = sums.iter().map(|sum| sum.ticks).sum();
-        let average: f64 = sums.iter().map(|sum| sum.average).sum();
+        let average = total(sums.iter().map(|sum| sum.average));
         let by = grouping.by();
         let passes = |group: &Group| filter.as_ref().is_none_or(|filter| filter.lets_pass(&group.name(by)));
         let mut rows: Vec<TopRow<'m>> = grouping
@@ -320,7 +320,7 @@ impl Model {
             }
         }
         let ticks = sums.values().map(|sum| sum.ticks).sum();
-        let average: f64 = sums.values().map(|sum| sum.average).sum();
+        let average = total(sums.values().map(|sum| sum.average));
         let place = |(location, sum): (usize, Sum)| {
             let location = &profile.locations[location];
             let frame = location.frames.first().filter(|frame| frame.line > 0);
@@ -347,4 +347,9 @@ fn counts(row: &Amount, modes: Modes) -> bool {
 /// Part of a whole in percent; 0 of nothing.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole * 100.0 } else { 0.0 }
+}
+
+/// A sum that is 0 where there is nothing: that of the standard library is -0, and is shown so.
+fn total(averages: impl Iterator<Item = f64>) -> f64 {
+    averages.fold(0.0, |sum, average| sum + average)
 }

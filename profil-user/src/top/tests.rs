@@ -229,3 +229,10 @@ fn places_of_a_function_add_up_to_it() {
     assert_eq!(user.iter().map(|place| place.ticks).sum::<u64>(), 30);
     assert_eq!(targets.profile.rows[1].mode, Mode::Kernel);
 }
+
+#[test]
+fn what_does_not_tick_has_a_rate_of_zero_and_not_of_minus_zero() {
+    let mut targets = Targets::new();
+    let model = model(&mut targets, &[&[]]);
+    assert!(model.now_hz(Modes::UserAndKernel).is_sign_positive());
+}

@@ -128,7 +128,7 @@ impl Run {
         match &mut self.child {
             Some(child) => child.see_off(Self::for_command(stopped, had_screen), Stay::Ended),
             None if ticks == 0 => {
-                talk::say("no ticks: the targets used no CPU time");
+                talk::say(remarks::no_ticks(&self.live.profile().tally));
                 Ok(ExitCode::from(failure::NO_TICKS))
             }
             None => Ok(ExitCode::SUCCESS),
