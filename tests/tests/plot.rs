@@ -103,7 +103,8 @@ const covered = [];
 texts.forEach((a, i) => texts.slice(i + 1).forEach(b => { if (covers(a.box, b.box)) covered.push(a.text + ' / ' + b.text); }));
 const view = svg.viewBox.baseVal;
 const outside = texts.filter(({box}) => box.x < 0 || box.y < 0 || box.x + box.width > view.width || box.y + box.height > view.height);
-const tallest = bars.reduce((a, b) => b.height > a.height ? b : a);
+// The kernel's bars have no part in user mode, and one of them may be as tall.
+const tallest = bars.filter(({bar}) => bar.querySelector('.u')).reduce((a, b) => b.height > a.height ? b : a);
 const box = tallest.bar.querySelector('.u').getBBox();
 // The load event waits for the picture, and the browser's answer for the load event.
 window.onload = () => {
